@@ -1,0 +1,77 @@
+# Each target does all of its own set-up: `make demo` or `make test` in a new checkout is enough.
+#   make test PYTHON=python3.11                       another interpreter for the virtual environment
+#   make test PYTEST_ARGS="-k padding -x"             options handed to pytest
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help venv demo test test-slow check format wheel-test clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+venv: $(INSTALLED) ## make .venv with tinyseq (editable) and the tested versions of all it needs
+
+# torch comes first, at exactly the tested version: a range, asked for by another package, may choose another release
+# and with it gigabytes of CUDA libraries. Once torch is there, the ranges of the other packages leave it alone.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(INSTALLED) ## train a small model on the built-in corpus, translate with it, look inside
+	$(BIN)/python examples/demo.py
+
+test: $(INSTALLED) ## run the fast tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-slow: $(INSTALLED) ## run the tests marked slow
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+check: $(INSTALLED) ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy tinyseq train.py
+
+format: $(INSTALLED) ## apply the formatter and the linter's safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The wheel is built from the sdist, so this proves both complete. The second environment borrows the dependencies of
+# the first through a .pth file, written after the install so that pip does not take the editable tinyseq for its own.
+# Such a file only extends sys.path: the editable install's own .pth is not read there, and what runs is the wheel.
+wheel-test: $(INSTALLED) ## build the wheel and run it from an empty directory, outside the checkout
+	rm -rf dist
+	$(BIN)/python -m build
+	set -eu; \
+	first="$$(pwd)/$(BIN)/python"; \
+	wheel="$$(pwd)/$$(ls dist/tinyseq-*.whl)"; \
+	scratch="$$(mktemp -d)"; \
+	trap 'rm -rf "$$scratch"' EXIT; \
+	unset PYTHONPATH; \
+	export HF_HOME="$$scratch/hf"; \
+	"$$first" -m venv --without-pip "$$scratch/venv"; \
+	second="$$scratch/venv/bin/python"; \
+	"$$first" -m pip --python "$$second" install --no-index --no-deps "$$wheel"; \
+	site='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	"$$first" -c "$$site" > "$$scratch/borrowed.pth"; \
+	mv "$$scratch/borrowed.pth" "$$("$$second" -c "$$site")/"; \
+	mkdir "$$scratch/empty"; \
+	cd "$$scratch/empty"; \
+	"$$second" -c 'import sys, tinyseq; f = tinyseq.__file__; print(f); assert f.startswith(sys.prefix)'; \
+	ls "$$("$$second" -c "$$site")"/tinyseq/recipes/*.yaml > /dev/null; \
+	"$$second" -m tinyseq.train --help > /dev/null; \
+	"$$second" -m accelerate.commands.launch --cpu --num_processes 1 -m tinyseq.train --help > /dev/null; \
+	"$$scratch/venv/bin/tinyseq" --help > /dev/null; \
+	echo "wheel-test: $$(basename "$$wheel") works outside the checkout"
+
+clean: ## remove what the other targets made; runs/ stays
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,192 @@
+# Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
+"""The TinySeq tokenizer: readable pieces, no unknown token, and the text comes back as it was.
+
+One vocabulary serves both languages. A piece that begins a word carries the space before it, written ``▁``. What no
+piece covers is spelled in bytes (``<0xE2>``...), so every text has ids and every text can be decoded.
+
+The normalisation, all of it: Unicode NFC (composed and decomposed accents become the same), and ``▁`` (U+2581) itself
+becomes a space. ``decode(encode(text))`` is the text after that.
+
+Ids: ``</s>`` is 0, the 256 bytes follow, then the pieces, and ``<pad>`` is last, as Marian has it. ``</s>`` is appended
+to source and target; there is no begin token, since the model begins to decode with ``<pad>``.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import TokenizersBackend
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
+
+END, PAD, SPACE = "</s>", "<pad>", "▁"
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+SMALLEST_VOCABULARY = len(BYTES) + 3  # the bytes, the space, </s> and <pad>
+ALGORITHMS = ("unigram", "bpe")
+
+# What can be one piece at most: a run of letters, one digit or one other character, each with the space before it. As
+# "<" stands alone, no text can be taken for </s> or for a byte.
+WORDS = rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}|{SPACE}?[^\p{{L}}\p{{M}}\p{{N}}{SPACE}]"
+
+
+class TinySeqTokenizer(TokenizersBackend):
+    """Fast tokenizer with byte fallback; make one with [`TinySeqTokenizer.train`].
+
+    Special tokens that a text spells out (``"</s>"``) are text and stay text: a line of a corpus can't end a sentence.
+    Pass ``split_special_tokens=False`` in a call to have them read as special tokens.
+    """
+
+    vocab_files_names = {"tokenizer_file": "tokenizer.json"}
+    model_input_names = ["input_ids", "attention_mask"]
+    padding_side = "right"
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        vocab_size: int = 8000,
+        algorithm: str = "unigram",
+        multiple_of: int = 1,
+        model_max_length: int = 512,
+        show_progress: bool = False,
+    ) -> "TinySeqTokenizer":
+        """Returns a tokenizer learned from `texts`, sources and targets alike.
+
+        Args:
+            texts: Any iterable of texts; it is read once.
+            vocab_size: The most ids it may have, special tokens and bytes included. A small corpus gives fewer.
+            algorithm: `"unigram"` (Kudo 2018, arXiv:1804.10959) or `"bpe"` (Sennrich et al. 2016, arXiv:1508.07909).
+            multiple_of: The number of ids is a multiple of this, by leaving out the last pieces: 8 suits GPUs.
+            model_max_length: Longest sequence, `</s>` included, that the model takes.
+            show_progress: Draw a progress bar.
+
+        Raises:
+            ValueError: An argument is out of its range, or there is no text.
+        """
+        if algorithm not in ALGORITHMS:
+            raise ValueError(f"algorithm={algorithm!r} must be one of {', '.join(ALGORITHMS)}")
+        if multiple_of < 1:
+            raise ValueError(f"multiple_of={multiple_of} must be 1 or more")
+        most = vocab_size // multiple_of * multiple_of
+        if most < SMALLEST_VOCABULARY:
+            raise ValueError(
+                f"vocab_size={vocab_size} (multiple_of={multiple_of}) is too small: the 256 bytes, the space, {END} and "
+                f"{PAD} alone are {SMALLEST_VOCABULARY}; a few hundred more is the least that makes sense"
+            )
+        backend = Tokenizer(models.Unigram() if algorithm == "unigram" else models.BPE())
+        backend.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace(" ", SPACE)])
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), behavior="isolated")
+        backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Replace(SPACE, " ")])
+        pieces = most - len(BYTES) - 2
+        counted = CountedTexts(texts)
+        make = train_unigram if algorithm == "unigram" else train_bpe
+        backend.model = make(backend, counted, pieces, multiple_of, show_progress)
+        if counted.characters == 0:
+            raise ValueError("there is no text to train a tokenizer on: every text was empty")
+        backend.add_special_tokens([END, PAD])  # both are in the vocabulary; this marks them as special
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"$A {END}", pair=f"$A $B {END}", special_tokens=[(END, backend.token_to_id(END))]
+        )
+        tokenizer = cls(
+            tokenizer_object=backend,
+            eos_token=END,
+            pad_token=PAD,
+            model_max_length=model_max_length,
+            split_special_tokens=True,
+            clean_up_tokenization_spaces=False,
+        )
+        if len(tokenizer) < most:
+            logger.warning(
+                f"The texts gave a vocabulary of {len(tokenizer)} where up to {most} were asked for: there was nothing "
+                f"more to learn from them. Size the model with len(tokenizer)."
+            )
+        return tokenizer
+
+    def train_new_from_iterator(
+        self, text_iterator, vocab_size, length=None, new_special_tokens=None, special_tokens_map=None, **kwargs
+    ) -> "TinySeqTokenizer":
+        """Returns a tokenizer of the same kind, learned from an iterator of texts or of lists of texts."""
+        algorithm = "bpe" if isinstance(self.backend_tokenizer.model, models.BPE) else "unigram"
+        texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))
+        new_special_tokens = list(new_special_tokens or [])
+        tokenizer = type(self).train(
+            texts, vocab_size - len(new_special_tokens), algorithm, model_max_length=self.model_max_length, **kwargs
+        )
+        if new_special_tokens:
+            tokenizer.add_special_tokens({"extra_special_tokens": new_special_tokens})
+        return tokenizer
+
+    def _save_pretrained(self, save_directory, file_names, legacy_format=None, filename_prefix=None):
+        # The backend keeps the truncation and padding of the last call, and would write them into tokenizer.json,
+        # where they would cut the texts of whoever loads it
+        self.backend_tokenizer.no_truncation()
+        self.backend_tokenizer.no_padding()
+        return super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
+
+
+class CountedTexts:
+    """Passes texts on and counts their characters, to tell an empty corpus from a small one."""
+
+    def __init__(self, texts: Iterable[str]):
+        self.texts = texts
+        self.characters = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self.texts:
+            self.characters += len(text)
+            yield text
+
+
+def train_unigram(
+    backend: Tokenizer, texts: Iterable[str], pieces: int, multiple_of: int, show_progress: bool
+) -> models.Unigram:
+    """Returns a unigram model of at most `pieces` pieces, the bytes and the special tokens beside them."""
+    trainer = trainers.UnigramTrainer(
+        vocab_size=pieces, special_tokens=[], unk_token=None, max_piece_length=16, show_progress=show_progress
+    )
+    backend.train_from_iterator(texts, trainer)
+    learned = [(piece, score) for piece, score in json.loads(backend.to_str())["model"]["vocab"]]
+    # The trainer keeps every character, however many that makes; the least likely pieces have to go, and their
+    # characters are spelled in bytes
+    learned = sorted(learned, key=lambda pair: (-pair[1], pair[0]))
+    space_score = dict(learned).get(SPACE, learned[-1][1] if learned else 0.0)
+    learned = [pair for pair in learned if pair[0] != SPACE][: pieces - 1]
+    learned.insert(0, (SPACE, space_score))
+    learned = learned[: fitting(len(learned), multiple_of)]
+    lowest = learned[-1][1]
+    vocabulary = [(END, lowest), *((byte, lowest) for byte in BYTES), *learned, (PAD, lowest)]
+    # An id for unknown characters must be named, though the bytes leave it nothing to do
+    return models.Unigram(vocabulary, unk_id=0, byte_fallback=True)
+
+
+def train_bpe(
+    backend: Tokenizer, texts: Iterable[str], pieces: int, multiple_of: int, show_progress: bool
+) -> models.BPE:
+    """Returns a BPE model of at most `pieces` pieces, the bytes and the special tokens beside them."""
+    trainer = trainers.BpeTrainer(
+        vocab_size=pieces,
+        special_tokens=[],
+        initial_alphabet=[SPACE],
+        limit_alphabet=pieces,
+        max_token_length=16,
+        show_progress=show_progress,
+    )
+    backend.train_from_iterator(texts, trainer)
+    model = json.loads(backend.to_str())["model"]
+    learned = sorted(model["vocab"], key=model["vocab"].get)
+    learned = learned[: fitting(len(learned), multiple_of)]
+    kept = set(learned)
+    merges = [(left, right) for left, right in model["merges"] if left + right in kept]
+    vocabulary = {piece: index for index, piece in enumerate([END, *BYTES, *learned, PAD])}
+    return models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True)
+
+
+def fitting(pieces: int, multiple_of: int) -> int:
+    """Returns how many of `pieces` to keep for the whole vocabulary to be a multiple."""
+    fixed = len(BYTES) + 2
+    return (pieces + fixed) // multiple_of * multiple_of - fixed
+
+
+__all__ = ["TinySeqTokenizer"]
