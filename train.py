@@ -16,7 +16,6 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -24,7 +23,7 @@ from typing import Literal
 import torch
 import yaml
 from accelerate import Accelerator
-from accelerate.utils import gather_object, set_seed
+from accelerate.utils import DistributedDataParallelKwargs, gather_object, set_seed
 from datasets import Dataset
 from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
@@ -55,15 +54,17 @@ class RunOptions:
 
     # data
     train: list[str] | None = option(
-        "training pairs: two aligned text files, or one TSV, CSV, JSON lines or Parquet file, or a data set (a folder, or "
-        "a name on the Hub), or 'grammar', the built-in English-Spanish corpus. Plain or .gz"
+        "training pairs: two aligned text files, or one TSV, CSV, JSON lines or Parquet file, or a data set (a "
+        "folder, or a name on the Hub), or 'grammar', the built-in English-Spanish corpus. Plain or .gz"
     )
     valid: list[str] | None = option("validation pairs, likewise; by default a part of the training pairs")
     test: list[str] | None = option("test pairs, likewise: translated and scored at the end")
     valid_pairs: int = option("pairs taken out of the training data for validation where --valid is not given", 1000)
     source: str | None = option("language code or column of the source side, where the data has names for them")
     target: str | None = option("language code or column of the target side")
-    on_bad_row: Literal["stop", "skip"] = option("what to do about a row that cannot be read: stop, or skip and count", "stop")
+    on_bad_row: Literal["stop", "skip"] = option(
+        "what to do about a row that cannot be read: stop, or skip and count", "stop"
+    )
 
     # tokenizer
     tokenizer: str | None = option("folder of a tokenizer to use; by default one is learned from the training pairs")
@@ -116,12 +117,16 @@ def train(options: RunOptions, architecture) -> None:
     run_folder = check_options(options)
     TinySeqConfig(**asdict(architecture))  # refuses now what would be refused after the data were read
     accelerator = Accelerator(
-        mixed_precision=options.mixed_precision, log_with=options.report_to, project_dir=run_folder / "trackers"
+        cpu=not torch.accelerator.is_available(),  # without it, several processes on a CPU do not find each other
+        mixed_precision=options.mixed_precision,
+        log_with=options.report_to,
+        project_dir=run_folder / "trackers",
+        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # position tables never change
     )
     show = accelerator.print
     set_seed(options.seed)
 
-    # --- data ---------------------------------------------------------------------------------------------------------
+    # --- data --------------------------------------------------------------------------------------------
     train_pairs, valid_pairs, test_pairs = load_data(options, show)
     with accelerator.main_process_first():
         tokenizer = make_tokenizer(options, architecture, train_pairs, run_folder, accelerator.is_main_process)
@@ -141,7 +146,7 @@ def train(options: RunOptions, architecture) -> None:
     collate = Collator(config.pad_token_id)
     loader = DataLoader(encoded, batch_sampler=batches, collate_fn=collate, num_workers=options.loader_workers)
 
-    # --- model and optimiser ------------------------------------------------------------------------------------------
+    # --- model and optimiser ------------------------------------------------------------------------------
     model = TinySeqForConditionalGeneration(config)
     model.generation_config.update(num_beams=options.num_beams, length_penalty=options.length_penalty)
     optimizer = make_optimizer(model, options)
@@ -152,14 +157,17 @@ def train(options: RunOptions, architecture) -> None:
     eval_steps = options.eval_steps or math.ceil(steps / 5)
     show(
         f"{parameters / 1e6:.1f} M parameters, {len(tokenizer)} pieces, {len(encoded)} pairs "
-        f"({encoded.target_tokens / max(len(encoded), 1):.1f} target pieces each); {steps} updates, {steps / epoch_steps:.1f} "
-        f"epochs, on {processes} process{'es' * (processes > 1)} ({accelerator.device})"
+        f"({encoded.target_tokens / len(encoded):.1f} target pieces each); "
+        f"{steps} updates, {steps / epoch_steps:.1f} epochs, "
+        f"on {processes} process{'es' * (processes > 1)} ({accelerator.device})"
     )
     if accelerator.is_main_process:
         write_options(run_folder, options, architecture, steps)
-    accelerator.init_trackers("tinyseq", config={k: v for k, v in asdict(options).items() if isinstance(v, int | float | str)})
+    accelerator.init_trackers(
+        "tinyseq", config={k: v for k, v in asdict(options).items() if isinstance(v, int | float | str)}
+    )
 
-    # --- the loop -----------------------------------------------------------------------------------------------------
+    # --- the loop -----------------------------------------------------------------------------------------
     log = RunLog(run_folder / "log.jsonl", accelerator)
     micro_batches = iter(loader)
     best = -math.inf
@@ -212,16 +220,23 @@ def train(options: RunOptions, architecture) -> None:
                 "skipped_updates": skipped,
             }
             if not math.isfinite(line["loss_per_target_token"]):
-                raise ValueError(f"the loss is {line['loss_per_target_token']} at update {step}; lower --learning_rate")
+                raise ValueError(
+                    f"the loss is {line['loss_per_target_token']} at update {step}; lower --learning_rate"
+                )
             progress.set_postfix_str(
-                f"loss {line['loss_per_target_token']:.3f}/token, {line['target_tokens_per_second']:.0f} target tokens/s, "
+                f"loss {line['loss_per_target_token']:.3f}/token, "
+                f"{line['target_tokens_per_second']:.0f} target tokens/s, "
                 f"lr {line['learning_rate']:.1e}"
             )
             log.write(line)
             if step % eval_steps == 0 or step == steps:
                 figures = evaluate(accelerator, model, tokenizer, valid, valid_pairs, collate, options)
                 log.write({"step": step, **figures})
-                value = -figures["valid_loss"] if options.best_metric == "loss" else figures[f"valid_{options.best_metric}"]
+                value = (
+                    -figures["valid_loss"]
+                    if options.best_metric == "loss"
+                    else figures[f"valid_{options.best_metric}"]
+                )
                 if accelerator.is_main_process:
                     save(run_folder / "last", accelerator, model, tokenizer, log)
                     if value > best:
@@ -234,27 +249,33 @@ def train(options: RunOptions, architecture) -> None:
     progress.close()
     accelerator.end_training()
 
-    # --- the test set -------------------------------------------------------------------------------------------------
+    # --- the test set -------------------------------------------------------------------------------------
     show(f"trained {steps} updates in {training_seconds:.0f} s; best model: {run_folder / 'best'}")
     if test_pairs is not None:
         best_model = TinySeqForConditionalGeneration.from_pretrained(run_folder / "best").to(accelerator.device)
         hypotheses = translate_shared(accelerator, best_model, tokenizer, test_pairs["source"])
-        scores = score(hypotheses, test_pairs["target"], tokenize=options.bleu_tokenize or bleu_tokenizer_for(options.target))
+        scores = score(
+            hypotheses, test_pairs["target"], tokenize=options.bleu_tokenize or bleu_tokenizer_for(options.target)
+        )
         show(f"test set, beam {options.num_beams}\n{scores}")
         if accelerator.is_main_process:
             (run_folder / "test.json").write_text(json.dumps(scores.to_dict(), indent=2) + "\n", encoding="utf-8")
-            (run_folder / "test.hypotheses.txt").write_text("\n".join(hypotheses) + "\n", encoding="utf-8", newline="\n")
+            (run_folder / "test.hypotheses.txt").write_text(
+                "\n".join(hypotheses) + "\n", encoding="utf-8", newline="\n"
+            )
     accelerator.wait_for_everyone()
 
 
 def check_options(options: RunOptions) -> Path:
     """Refuses what can't work before anything is done; returns the run's folder."""
     if not options.train:
-        raise ValueError("--train is missing: name the training pairs, such as --train corpus.en corpus.de, or a recipe")
+        raise ValueError("--train is missing: name the training pairs (--train corpus.en corpus.de) or a recipe")
     if not options.output_dir:
         raise ValueError("--output_dir is missing: name the run's folder")
-    for name in ("batch_size_tokens", "gradient_accumulation_steps", "epochs", "learning_rate", "log_steps", "num_beams",
-                 "eval_pairs", "valid_pairs"):  # fmt: skip
+    for name in (
+        "batch_size_tokens", "gradient_accumulation_steps", "epochs", "learning_rate", "log_steps", "num_beams",
+        "eval_pairs", "valid_pairs",
+    ):  # fmt: skip
         if not getattr(options, name) > 0:
             raise ValueError(f"--{name} {getattr(options, name)} must be greater than 0")
     for name in ("max_steps", "eval_steps"):
@@ -266,7 +287,7 @@ def check_options(options: RunOptions) -> Path:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file")
     if folder.exists() and any(folder.iterdir()) and not options.overwrite:
-        raise ValueError(f"--output_dir {folder} is not empty; choose another, or pass --overwrite to replace that run")
+        raise ValueError(f"--output_dir {folder} is not empty; choose another, or pass --overwrite to replace it")
     return folder
 
 
@@ -312,7 +333,7 @@ def encode(pairs: Dataset, what: str, tokenizer, config: TinySeqConfig, show) ->
     if encoded.too_long:
         show(f"{encoded.too_long} {what} pairs left out: a side has over {config.max_position_embeddings} pieces")
     if not len(encoded):
-        raise ValueError(f"no {what} pairs are left; raise --max_position_embeddings ({config.max_position_embeddings})")
+        raise ValueError(f"no {what} pairs left; raise --max_position_embeddings ({config.max_position_embeddings})")
     return encoded
 
 
@@ -337,8 +358,9 @@ def learning_rate(step: int, steps: int, options: RunOptions) -> float:
 
 
 def evaluate(accelerator, model, tokenizer, valid: EncodedPairs, pairs: Dataset, collate, options) -> dict[str, float]:
-    """Returns loss per target token over the validation pairs, and BLEU and chrF of the first ones, decoded greedily."""
+    """Returns loss per target token over all pairs, and BLEU and chrF of the first ones, decoded greedily."""
     start = time.perf_counter()
+    model = accelerator.unwrap_model(model)  # shares are unequal, and a DDP forward waits for the other processes
     model.eval()
     sums = torch.zeros(2, dtype=torch.float64, device=accelerator.device)  # loss, target tokens
     for rows in share(accelerator, TokenBudgetBatches(valid, max(options.batch_size_tokens, 4096), seed=0).epoch(0)):
@@ -348,10 +370,16 @@ def evaluate(accelerator, model, tokenizer, valid: EncodedPairs, pairs: Dataset,
         sums += torch.stack([loss, batch["labels"].ne(-100).sum()]).double()
     loss_sum, tokens = accelerator.reduce(sums, "sum").tolist()
     pairs = pairs.select(range(min(options.eval_pairs, len(pairs))))
-    hypotheses = translate_shared(accelerator, accelerator.unwrap_model(model), tokenizer, pairs["source"], num_beams=1)
-    scores: Scores = score(hypotheses, list(pairs["target"]), tokenize=options.bleu_tokenize or bleu_tokenizer_for(options.target))
+    hypotheses = translate_shared(
+        accelerator, accelerator.unwrap_model(model), tokenizer, pairs["source"], num_beams=1
+    )
+    scores: Scores = score(
+        hypotheses, list(pairs["target"]), tokenize=options.bleu_tokenize or bleu_tokenizer_for(options.target)
+    )
     model.train()
-    accelerator.print(f"valid: loss {loss_sum / tokens:.3f} per target token, BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}")
+    accelerator.print(
+        f"valid: loss {loss_sum / tokens:.3f} per target token, BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}"
+    )
     return {
         "valid_loss": loss_sum / tokens,
         "valid_bleu": scores.bleu,

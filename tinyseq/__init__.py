@@ -16,7 +16,6 @@ from .modeling_tinyseq import (
 )
 from .tokenization_tinyseq import TinySeqTokenizer
 
-
 __version__ = "0.1.0"
 
 AutoConfig.register("tinyseq", TinySeqConfig, exist_ok=True)

@@ -12,10 +12,11 @@ from transformers import GenerationConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 from transformers.utils import logging
 
-
 logger = logging.get_logger(__name__)
 
 POSITIONS = ("sinusoidal", "learned", "rotary")
+# What says how to decode: it has its place in the generation config
+GENERATION_NAMES = set(GenerationConfig().to_dict()) - set(PreTrainedConfig().to_dict())
 
 
 @strict
@@ -103,7 +104,14 @@ class TinySeqConfig(PreTrainedConfig):
             self.decoder_start_token_id = self.pad_token_id
         self.validate_architecture()  # here too: from here a bad value is a plain ValueError
         warn_of_likely_mistakes(kwargs)
-        super().__post_init__(**kwargs)
+        super().__post_init__(**{name: value for name, value in kwargs.items() if name not in GENERATION_NAMES})
+
+    def __setattr__(self, name, value):
+        # Transformers would accept it here, and then refuse to save the trained model
+        if name in GENERATION_NAMES and name not in type(self).__dataclass_fields__:
+            warn_of_generation_setting(name)
+        else:
+            super().__setattr__(name, value)
 
     def validate_architecture(self):
         """Refuses values out of range. Part of the strict validation: runs at construction.
@@ -164,15 +172,19 @@ def warn_of_likely_mistakes(unknown: dict) -> None:
     Args:
         unknown: The keywords that the configuration has no field for.
     """
-    generation_names = set(GenerationConfig().to_dict()) - set(PreTrainedConfig().to_dict())
     for name in unknown:
-        if name in generation_names:
-            logger.warning(
-                f"TinySeqConfig: {name!r} says how to decode, not what the model is, and is ignored here; "
-                f"set it on model.generation_config (it is saved to generation_config.json)"
-            )
+        if name in GENERATION_NAMES:
+            warn_of_generation_setting(name)
         elif near := difflib.get_close_matches(name, option_names(), n=1, cutoff=0.8):
             logger.warning(f"TinySeqConfig has no option {name!r}; did you mean {near[0]!r}?")
+
+
+def warn_of_generation_setting(name: str) -> None:
+    """Warns that the generation setting `name` has no effect in a `TinySeqConfig`."""
+    logger.warning(
+        f"TinySeqConfig: {name!r} says how to decode, not what the model is, and is ignored here; "
+        f"set it on model.generation_config (it is saved to generation_config.json)"
+    )
 
 
 __all__ = ["TinySeqConfig"]

@@ -40,7 +40,6 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_tinyseq import TinySeqConfig
 
-
 logger = logging.get_logger(__name__)
 
 IGNORE_INDEX = -100  # the label of a position that is not scored, as everywhere in Transformers
@@ -118,7 +117,8 @@ class ProjectionCrossEntropy(torch.autograd.Function):
         ctx, states: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, label_smoothing: float, constant: int
     ) -> torch.Tensor:
         """Args: states (positions, d_model), weight (vocab, d_model), labels (positions), none of them -100, the
-        smoothing, and the id of the piece whose logit is the constant 0 (-1: none)."""
+        smoothing, and the id of the piece whose logit is the constant 0 (-1: none).
+        """
         vocab = weight.shape[0]
         needs_gradient = any(ctx.needs_input_grad)
         loss = torch.zeros((), dtype=torch.float32, device=states.device)
@@ -240,16 +240,14 @@ class TinySeqRotaryPositions(nn.Module):
     def __init__(self, config: TinySeqConfig, heads: int):
         super().__init__()
         self.base = config.rope_theta
-        self.frequencies = nn.Buffer(torch.empty(config.d_model // heads // 2, dtype=torch.float32), persistent=False)
-
-    def make_frequencies(self) -> torch.Tensor:
-        """Returns one frequency for each pair of values, (head_dim / 2)."""
-        pairs = len(self.frequencies)
-        return (self.base ** (-torch.arange(pairs, dtype=torch.float64) / pairs)).float()
+        self.pairs = config.d_model // heads // 2
 
     def forward(self, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(batch or 1, length) -> cosines and sines, each (batch or 1, 1, length, head_dim)"""
-        angles = position_ids[:, None, :, None].float() * self.frequencies
+        # Not a buffer: `model.half()` would round it, and an angle is a frequency times a position of some hundreds
+        pairs = torch.arange(self.pairs, device=position_ids.device, dtype=torch.float32)
+        frequencies = self.base ** (-pairs / self.pairs)
+        angles = position_ids[:, None, :, None].float() * frequencies
         angles = torch.cat([angles, angles], dim=-1)
         return angles.cos(), angles.sin()
 
@@ -284,7 +282,7 @@ def eager_attention(
         key: (batch, heads, key_len, head_dim)
         value: (batch, heads, key_len, head_dim)
         attention_mask: Added to the scores, (batch, 1, query_len, key_len): 0 where a key may be looked at, a very
-            negative number where it is padding or lies in the future.
+            negative number where it is padding or lies in the future. Or boolean: True where a key may be looked at.
         scaling: ``1 / sqrt(head_dim)``: keeps the scores' variance at 1, so that softmax does not saturate.
         dropout: Probability of dropping a weight.
 
@@ -293,7 +291,12 @@ def eager_attention(
     """
     scores = torch.matmul(query, key.transpose(-2, -1)) * scaling
     if attention_mask is not None:
-        scores = scores + attention_mask
+        # The lowest finite number, not minus infinity: the softmax of a row without any key must not be NaN
+        lowest = torch.finfo(scores.dtype).min
+        if attention_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attention_mask, lowest)
+        else:
+            scores = scores + attention_mask.clamp(min=lowest)
     weights = nn.functional.softmax(scores, dim=-1)
     kept = nn.functional.dropout(weights, p=dropout, training=module.training)
     output = torch.matmul(kept, value).transpose(1, 2).contiguous()
@@ -497,6 +500,16 @@ class TinySeqPreTrainedModel(PreTrainedModel):
     _supports_attention_backend = True
     _can_compile_fullgraph = True
 
+    def __init__(self, config: TinySeqConfig):
+        super().__init__(config)
+        for name in ("pad_token_id", "decoder_start_token_id"):
+            token_id = getattr(config, name)
+            if token_id is not None and not 0 <= token_id < config.vocab_size:
+                raise ValueError(
+                    f"{name}={token_id} is outside the vocabulary: with vocab_size={config.vocab_size}, choose from 0 "
+                    f"to {config.vocab_size - 1}"
+                )
+
     def _init_weights(self, module: nn.Module):
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
@@ -512,8 +525,21 @@ class TinySeqPreTrainedModel(PreTrainedModel):
             init.zeros_(module.bias)
         elif isinstance(module, TinySeqSinusoidalPositions):
             init.copy_(module.table, module.make_table())
-        elif isinstance(module, TinySeqRotaryPositions):
-            init.copy_(module.frequencies, module.make_frequencies())
+
+    def resize_token_embeddings(
+        self,
+        new_num_tokens: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        mean_resizing: bool = True,
+    ) -> nn.Embedding:
+        """As in every Transformers model; the decoder's own embedding changes too where the embeddings are untied."""
+        embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        decoder = getattr(self.base_model, "decoder", None)
+        if decoder is not None and not self.config.tie_word_embeddings:
+            decoder.embed_tokens = self._get_resized_embeddings(
+                decoder.embed_tokens, embedding.num_embeddings, mean_resizing=mean_resizing
+            )
+        return embedding
 
     def source_mask(self, input_ids: torch.Tensor | None, attention_mask: torch.Tensor | None) -> torch.Tensor | None:
         """Returns the source's padding mask, (batch, source_len), 1 = keep; made from the pad id where none is given."""
@@ -739,18 +765,22 @@ class TinySeqModel(TinySeqPreTrainedModel):
             raise ValueError(
                 "decoder_start_token_id is None: decoding has no BEGIN; set it, as a rule to pad_token_id"
             )
-        self.shared = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.shared = None  # untied, each side has only an embedding of its own
+        if config.tie_word_embeddings:
+            self.shared = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.encoder = TinySeqEncoder(config)
         self.decoder = TinySeqDecoder(config)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Returns the embedding that both sides share."""
-        return self.shared
+        """Returns the embedding that both sides share or, untied, the encoder's."""
+        return self.encoder.embed_tokens if self.shared is None else self.shared
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Puts `value` in the place of the shared embedding and of both sides'."""
-        self.shared = self.encoder.embed_tokens = self.decoder.embed_tokens = value
+        """Puts `value` in the place of the shared embedding and of both sides' or, untied, of the encoder's."""
+        self.encoder.embed_tokens = value
+        if self.shared is not None:
+            self.shared = self.decoder.embed_tokens = value
 
     @can_return_tuple
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
@@ -833,9 +863,17 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
         elif has_default_max_length:  # a generation_config.json without a limit: Transformers' would be 20 pieces
             generation_config.max_length = self.config.max_position_embeddings
             has_default_max_length = False
-        return super()._prepare_generated_length(
+        generation_config = super()._prepare_generated_length(
             generation_config=generation_config, has_default_max_length=has_default_max_length, **kwargs
         )
+        longest = self.config.max_position_embeddings + 1  # the last piece is not fed back
+        if generation_config.max_length > longest:
+            raise ValueError(
+                f"the limit of {generation_config.max_length} pieces (max_length, or max_new_tokens and the "
+                f"{kwargs['input_ids_length']} that decoding starts from) is more than the {longest} that a model with "
+                f"max_position_embeddings={longest - 1} can write; choose max_length={longest} or less"
+            )
+        return generation_config
 
     @can_return_tuple
     @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
-"""Options from a recipe (YAML) with the command line on top; what is misspelt is refused with the nearest known name."""
+"""Options from a recipe (YAML) with the command line on top; a misspelt one is refused with the nearest known name."""
 
 import dataclasses
 import difflib
@@ -15,9 +15,15 @@ from transformers import HfArgumentParser
 
 from .configuration_tinyseq import TinySeqConfig, option_names
 
-
 # Decided by the tokenizer, not by whoever trains
-NOT_FOR_TRAINING = ("vocab_size", "pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id", "use_cache")
+NOT_FOR_TRAINING = (
+    "vocab_size",
+    "pad_token_id",
+    "eos_token_id",
+    "bos_token_id",
+    "decoder_start_token_id",
+    "use_cache",
+)
 
 
 def model_options() -> type:
@@ -38,7 +44,9 @@ def model_options() -> type:
     return dataclasses.make_dataclass("ModelOptions", fields)
 
 
-def parse_options(option_classes: list[type], arguments: list[str], description: str, prog: str | None = None) -> tuple:
+def parse_options(
+    option_classes: list[type], arguments: list[str], description: str, prog: str | None = None
+) -> tuple:
     """Returns one instance of each option class, from the defaults, the recipe and the command line, in that order.
 
     Args:
@@ -93,7 +101,7 @@ def read_recipe(name: str) -> dict[str, Any]:
         shipped = {p.stem: p for folder in (here / "recipes", here.parent / "recipes") for p in folder.glob("*.yaml")}
         if path.name.removesuffix(".yaml") not in shipped or len(path.parts) > 2:
             raise ValueError(
-                f"there is no recipe {name!r}: give a YAML file or one of {', '.join(sorted(shipped)) or '(none found)'}"
+                f"there is no recipe {name!r}: give a YAML file or one of {', '.join(sorted(shipped)) or '(none)'}"
             )
         path = shipped[path.name.removesuffix(".yaml")]
     try:

@@ -12,12 +12,13 @@ to source and target; there is no begin token, since the model begins to decode 
 """
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import TokenizersBackend
 from transformers.utils import logging
-
 
 logger = logging.get_logger(__name__)
 
@@ -80,11 +81,10 @@ class TinySeqTokenizer(TokenizersBackend):
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), behavior="isolated")
         backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Replace(SPACE, " ")])
         pieces = most - len(BYTES) - 2
-        counted = CountedTexts(texts)
+        normalized = [backend.normalizer.normalize_str(text) for text in texts]
+        learnable = learnable_parts(normalized, pieces)
         make = train_unigram if algorithm == "unigram" else train_bpe
-        backend.model = make(backend, counted, pieces, multiple_of, show_progress)
-        if counted.characters == 0:
-            raise ValueError("there is no text to train a tokenizer on: every text was empty")
+        backend.model = make(backend, learnable, pieces, multiple_of, show_progress)
         backend.add_special_tokens([END, PAD])  # both are in the vocabulary; this marks them as special
         backend.post_processor = processors.TemplateProcessing(
             single=f"$A {END}", pair=f"$A $B {END}", special_tokens=[(END, backend.token_to_id(END))]
@@ -126,31 +126,44 @@ class TinySeqTokenizer(TokenizersBackend):
         return super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
 
 
-class CountedTexts:
-    """Passes texts on and counts their characters, to tell an empty corpus from a small one."""
+def learnable_parts(texts: list[str], pieces: int) -> list[str]:
+    """Returns the texts, cut at the rarest characters where there are more characters than pieces to learn.
 
-    def __init__(self, texts: Iterable[str]):
-        self.texts = texts
-        self.characters = 0
+    Written Chinese can have more characters than a small vocabulary has pieces, and the trainers can't leave any out.
+    Those cut out here are spelled in bytes.
 
-    def __iter__(self) -> Iterator[str]:
-        for text in self.texts:
-            self.characters += len(text)
-            yield text
+    Args:
+        texts: The texts, normalised.
+        pieces: How many pieces there can be, the space among them.
+
+    Raises:
+        ValueError: There is no text.
+    """
+    counts = Counter(character for text in texts for character in text)
+    if not counts:
+        raise ValueError("there is no text to train a tokenizer on: every text was empty")
+    counts.pop(SPACE, None)
+    rare = sorted(counts, key=lambda character: (-counts[character], character))[pieces - 1 :]
+    if not rare:
+        return texts
+    cut = re.compile(f"[{re.escape(''.join(rare))}]+")
+    return [part for text in texts for part in cut.split(text) if part]
 
 
 def train_unigram(
-    backend: Tokenizer, texts: Iterable[str], pieces: int, multiple_of: int, show_progress: bool
+    backend: Tokenizer, texts: list[str], pieces: int, multiple_of: int, show_progress: bool
 ) -> models.Unigram:
     """Returns a unigram model of at most `pieces` pieces, the bytes and the special tokens beside them."""
     trainer = trainers.UnigramTrainer(
-        vocab_size=pieces, special_tokens=[], unk_token=None, max_piece_length=16, show_progress=show_progress
+        vocab_size=max(pieces, 10),  # with less it never ends where the texts have as many characters
+        special_tokens=[],
+        unk_token=None,
+        max_piece_length=16,
+        show_progress=show_progress,
     )
     backend.train_from_iterator(texts, trainer)
-    learned = [(piece, score) for piece, score in json.loads(backend.to_str())["model"]["vocab"]]
-    # The trainer keeps every character, however many that makes; the least likely pieces have to go, and their
-    # characters are spelled in bytes
-    learned = sorted(learned, key=lambda pair: (-pair[1], pair[0]))
+    learned = json.loads(backend.to_str())["model"]["vocab"]
+    learned = sorted(reproducible(learned), key=lambda pair: (-pair[1], pair[0]))
     space_score = dict(learned).get(SPACE, learned[-1][1] if learned else 0.0)
     learned = [pair for pair in learned if pair[0] != SPACE][: pieces - 1]
     learned.insert(0, (SPACE, space_score))
@@ -161,9 +174,23 @@ def train_unigram(
     return models.Unigram(vocabulary, unk_id=0, byte_fallback=True)
 
 
-def train_bpe(
-    backend: Tokenizer, texts: Iterable[str], pieces: int, multiple_of: int, show_progress: bool
-) -> models.BPE:
+def reproducible(learned: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Returns the trainer's pieces and scores without what differs from run to run, though the texts are the same.
+
+    That is the last digits, from sums in another order, and the scores of characters that are no use as pieces: the
+    trainer gives them the lowest score plus 0.0001 for each one before, in the order of a hash table. Here each of
+    them has the lowest score.
+    """
+    lowest = min((score for _, score in learned), default=0.0)
+    scores = []
+    for piece, score in learned:
+        steps = (score - lowest) / 0.0001
+        by_order = len(piece) == 1 and steps < len(learned) and abs(steps - round(steps)) < 1e-6
+        scores.append((piece, round(lowest if by_order else score, 6)))
+    return scores
+
+
+def train_bpe(backend: Tokenizer, texts: list[str], pieces: int, multiple_of: int, show_progress: bool) -> models.BPE:
     """Returns a BPE model of at most `pieces` pieces, the bytes and the special tokens beside them."""
     trainer = trainers.BpeTrainer(
         vocab_size=pieces,
@@ -186,7 +213,14 @@ def train_bpe(
 def fitting(pieces: int, multiple_of: int) -> int:
     """Returns how many of `pieces` to keep for the whole vocabulary to be a multiple."""
     fixed = len(BYTES) + 2
-    return (pieces + fixed) // multiple_of * multiple_of - fixed
+    most = (pieces + fixed) // multiple_of * multiple_of
+    if most < SMALLEST_VOCABULARY:
+        raise ValueError(
+            f"multiple_of={multiple_of} is too large for these texts: they gave {pieces + fixed} ids, and the next "
+            f"smaller multiple has no room for the {SMALLEST_VOCABULARY} of every vocabulary; give more text or "
+            f"choose a smaller multiple"
+        )
+    return most - fixed
 
 
 __all__ = ["TinySeqTokenizer"]

@@ -1,0 +1,304 @@
+"""`tinyseq translate` and `tinyseq evaluate`: bytes in, bytes out, and what the shell is told.
+
+The fixture's model has learned to write its three words in capitals, so that each line of output can be told apart.
+"""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, cli
+from tinyseq.evaluation import score
+
+LEARNED = {"ant": "ANT", "bee": "BEE", "cow": "COW"}
+ENVIRONMENT = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The folder of a model."""
+    torch.manual_seed(3)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # matrices this small lose by a second thread
+    tokenizer = TinySeqTokenizer.train([*LEARNED, *LEARNED.values()], 280)
+    config = TinySeqConfig(
+        vocab_size=len(tokenizer),
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_ffn_dim=24,
+        decoder_ffn_dim=32,
+        max_position_embeddings=30,
+        dropout=0.0,
+    )
+    network = TinySeqForConditionalGeneration(config)
+    batch = tokenizer(list(LEARNED), return_tensors="pt", padding=True)
+    labels = tokenizer(list(LEARNED.values()), return_tensors="pt", padding=True).input_ids
+    labels[labels == tokenizer.pad_token_id] = -100
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
+    for _ in range(80):
+        network(**batch, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    torch.set_num_threads(threads)
+    folder = tmp_path_factory.mktemp("model")
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def run(capfdbinary, tmp_path, monkeypatch):
+    """Runs a command in this process: returns exit code, standard output and standard error, as bytes."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_command(*arguments):
+        capfdbinary.readouterr()
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as stop:  # argparse's
+            code = stop.code
+        return code, *capfdbinary.readouterr()
+
+    return run_command
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file and returns its path."""
+
+    def write_file(name, content):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return write_file
+
+
+# translate -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pipe_gets_a_line_for_each_line_and_nothing_on_stderr_whatever_the_locale(model):
+    odd = "ant\n\nbee\r\n \u200b \ncow\rcow\nbee\u2028bee\nant\x85\n\x0c\né 狗\ncow"  # the last one lacks its LF
+    command = [sys.executable, "-m", "tinyseq.cli", "translate", model]
+
+    done = subprocess.run(command, input=odd.encode(), capture_output=True, env=ENVIRONMENT)
+
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    lines = done.stdout.decode("utf-8").split("\n")
+    assert len(lines) == 10 + 1
+    assert lines[10] == ""
+    assert lines[:4] == ["ANT", "", "BEE", ""]
+    assert (lines[6], lines[7], lines[9]) == ("ANT", "", "COW")
+
+
+def test_a_file_gives_a_file_of_as_many_lines(run, model, write, tmp_path):
+    source = write("in.txt.gz", gzip.compress(b"cow\n\nant\n"))
+
+    code, out, err = run("translate", model, source, "--output", "out.txt", "--num_beams", 2, "--max_new_tokens", 9)
+
+    assert (code, out, err) == (0, b"", b"")
+    assert (tmp_path / "out.txt").read_bytes() == b"COW\n\nANT\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt.gz", "out.txt"]
+
+
+def test_an_empty_file_gives_an_empty_file(run, model, write):
+    assert run("translate", model, write("in.txt", b"")) == (0, b"", b"")
+
+
+def test_a_long_file_is_written_in_portions_and_keeps_its_line_numbers(run, model, write, monkeypatch, caplog):
+    monkeypatch.setattr(cli, "PORTION", 2)
+    portions = []
+    write_lines = cli.write_lines
+    monkeypatch.setattr(cli, "write_lines", lambda output, lines: portions.append(lines) or write_lines(output, lines))
+    source = write("in.txt", b"ant\nbee\ncow\nbee\n" + b"x" * 90 + b"\n")
+
+    code, out, err = run("translate", model, source)
+
+    assert code == 0
+    assert out.split(b"\n")[:4] == [b"ANT", b"BEE", b"COW", b"BEE"]
+    assert [len(lines) for lines in portions] == [2, 2, 1]
+    assert "longer than the 30 pieces the model takes" in caplog.text  # on stderr, where pytest does not catch it
+    assert "line 5 (91 pieces)" in caplog.text
+
+
+def test_options_reach_the_search(run, model, write, caplog):
+    code, out, err = run("translate", model, write("in.txt", b"ant\n"), "--max_new_tokens", 1)
+
+    assert (code, len(out.decode())) == (0, 2)
+    assert "1 of 1 translations hit the length limit" in caplog.text
+    assert "line 1." in caplog.text
+
+
+def test_an_output_is_written_whole_or_not_at_all(run, model, write, tmp_path, monkeypatch):
+    source = write("in.txt", b"ant\nbee\n")
+    old = write("out.txt", b"as it was\n")
+    monkeypatch.setattr(cli, "PORTION", 1)
+    write_lines = cli.write_lines
+
+    def fail_at_bee(output, lines):
+        if lines == ["BEE"]:
+            raise OSError("the disk is full")
+        write_lines(output, lines)
+
+    monkeypatch.setattr(cli, "write_lines", fail_at_bee)
+
+    code, out, err = run("translate", model, source, "--output", old)
+
+    assert (code, out, err) == (2, b"", b"tinyseq: error: the disk is full\n")
+    assert old.read_bytes() == b"as it was\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_a_file_can_be_translated_onto_itself(run, model, write):
+    path = write("text.txt", b"ant\nbee\n")
+
+    assert run("translate", model, path, "--output", path) == (0, b"", b"")
+    assert path.read_bytes() == b"ANT\nBEE\n"
+
+
+def test_the_output_may_be_a_named_pipe(run, model, write, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    assert run("translate", model, write("in.txt", b"ant\n"), "--output", pipe) == (0, b"", b"")
+
+    assert os.read(reader, 99) == b"ANT\n"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+# What the shell is told ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["MODEL", "bad.txt"], "bad.txt:2: byte 3 of this line (0xff) is not valid UTF-8"),
+        (["MODEL", "nothing.txt"], "nothing.txt: there is no such file"),
+        (["./nowhere/model", "good.txt"], "./nowhere/model: there is no such folder"),
+        (["nobody/nothing", "good.txt"], "nobody/nothing: there is no such folder"),
+        ([".", "good.txt"], ".: holds no config.json"),
+        (["MODEL", "good.txt", "--device", "gpu0"], "device='gpu0' is not known"),
+        (["MODEL", "good.txt", "--output", "no/where.txt"], "--output no/where.txt: the folder"),
+        (["MODEL", "good.txt", "--output", "."], "--output .: is a folder"),
+        (["MODEL", "good.txt", "--max_new_tokens", "1000"], "30"),
+    ],
+)
+def test_what_the_user_can_put_right_is_one_line_and_exit_code_2(run, model, write, arguments, message):
+    write("good.txt", b"ant\n")
+    write("bad.txt", b"ant\nbe\xff\n")
+    arguments = [model if argument == "MODEL" else argument for argument in arguments]
+
+    code, out, err = run("translate", *arguments)
+
+    assert (code, out) == (2, b"")
+    assert err.startswith(b"tinyseq: error: ")
+    assert err.count(b"\n") == 1
+    assert message in err.decode()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--num_beam", "2"], ["--num_beams", "0"], ["--batch_size", "x"], ["--dtype", "int8"]]
+)
+def test_wrong_options_are_refused_with_exit_code_2(run, model, arguments):
+    code, out, err = run("translate", model, *arguments)
+
+    assert (code, out) == (2, b"")
+    assert arguments[0].encode() in err
+
+
+def test_damaged_weights_are_one_line(run, model, write, tmp_path):
+    for name in os.listdir(model):
+        with open(os.path.join(model, name), "rb") as file:
+            write(name, file.read())
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+
+    code, _, err = run("translate", tmp_path, write("in.txt", b"ant\n"))
+
+    assert code == 2
+    assert b"its weights are damaged" in err
+    assert b"Traceback" not in err
+
+
+def test_an_interrupt_is_code_130_without_a_traceback(run, model, write, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "load_translator", interrupt)
+
+    assert run("translate", model, write("in.txt", b"ant\n")) == (130, b"", b"tinyseq: interrupted\n")
+
+
+def test_a_reader_that_goes_away_is_no_error_message(model, write):
+    source = write("in.txt", b"ant\n" * 5)
+    command = [sys.executable, "-m", "tinyseq.cli", "translate", model, str(source)]
+    read_end, write_end = os.pipe()
+    os.close(read_end)  # nobody reads
+
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    os.close(write_end)
+
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("command, teaches", [([], "translate"), (["translate"], "news.de"), (["evaluate"], "--json")])
+def test_help_goes_to_stdout_with_examples(run, command, teaches):
+    code, out, err = run(*command, "--help")
+
+    assert (code, err) == (0, b"")
+    assert teaches in out.decode()
+
+
+# evaluate ------------------------------------------------------------------------------------------------------------
+
+
+def test_evaluate_prints_the_scores_of_the_raw_files_with_signatures(run, model, write, tmp_path):
+    source = write("s.txt", b"ant\n\nbee\ncow\n")
+    reference = write("r.txt", "ANT\n\nBEE  .\né\n".encode())
+    expected = score(["ANT", "", "BEE", "COW"], ["ANT", "", "BEE  .", "é"])
+
+    code, out, err = run("evaluate", model, "--source", source, "--reference", reference, "--output", "hyp.txt")
+
+    assert (code, err) == (0, b"")
+    assert out.decode() == f"{expected}\n"
+    assert (tmp_path / "hyp.txt").read_bytes() == b"ANT\n\nBEE\nCOW\n"
+
+
+def test_evaluate_takes_several_references_and_a_tokenizer_and_prints_json(run, model, write):
+    source, first, second = write("s.txt", b"ant\nbee\n"), write("a.txt", b"AND\nBEE\n"), write("b.txt", b"ANT\nBE\n")
+    references = ("--reference", first, "--reference", second)
+
+    code, out, err = run("evaluate", model, "--source", source, *references, "--tokenize", "char", "--json")
+
+    assert (code, err) == (0, b"")
+    scores = json.loads(out)
+    assert (scores["exact_match"], scores["sentences"]) == (100.0, 2)
+    assert scores["bleu_signature"].startswith("nrefs:2|case:mixed|eff:no|tok:char|")
+
+
+@pytest.mark.parametrize(
+    "source, reference, options, message",
+    [
+        (b"ant\nbee\n", b"ANT\n", [], "s.txt has 2 lines and r.txt has 1"),
+        (b"", b"", [], "s.txt has 0 lines and r.txt has 0"),
+        (b"ant\n", b"ANT\n", ["--tokenize", "13b"], "tokenize='13b' is not known"),
+    ],
+)
+def test_evaluate_refuses_files_that_do_not_match_before_it_loads_a_model(
+    run, write, source, reference, options, message
+):
+    write("s.txt", source)
+    write("r.txt", reference)
+
+    code, out, err = run("evaluate", "/no/model/here", "--source", "s.txt", "--reference", "r.txt", *options)
+
+    assert (code, out) == (2, b"")
+    assert message in err.decode()

@@ -1,0 +1,260 @@
+# Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
+"""The command line: `tinyseq translate | evaluate`.
+
+Standard output carries the result and nothing else, as UTF-8 whatever the locale; progress, warnings and errors go to
+standard error. What the user can put right is one line and exit code 2, never a traceback.
+
+Libraries are imported inside the commands: `tinyseq --help` should not wait for PyTorch.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from tinyseq.translation import Translator
+
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+PORTION = 10_000  # lines translated before they are written: a long file streams, and is still sorted by length
+EXIT_ERROR, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 130, 141  # the last two as a shell counts SIGINT and SIGPIPE
+
+TRANSLATE_EXAMPLES = """\
+examples:
+  tinyseq translate runs/en-de/final < news.en > news.de
+  tinyseq translate runs/en-de/final news.en.gz --output news.de --num_beams 5
+  echo "A dog runs." | tinyseq translate your-name/tinyseq-en-de --trust_remote_code
+"""
+EVALUATE_EXAMPLES = """\
+examples:
+  tinyseq evaluate runs/en-de/final --source test.en --reference test.de
+  tinyseq evaluate runs/en-zh/final --source test.en --reference test.zh --tokenize zh --json
+  tinyseq evaluate runs/en-de/final --source test.en --reference a.de --reference b.de --output test.hyp
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code."""
+    options = make_parser().parse_args(arguments)
+    try:
+        options.run(options)
+        sys.stdout.flush()
+        return 0
+    except BrokenPipeError:  # whoever read our output has had enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit does not fail too
+        return EXIT_BROKEN_PIPE
+    except KeyboardInterrupt:
+        print("tinyseq: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except (ValueError, OSError) as error:
+        print(f"tinyseq: error: {one_line(error)}", file=sys.stderr)
+        return EXIT_ERROR
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Returns the parser; each command leaves its function in `run`."""
+    parser = argparse.ArgumentParser(
+        prog="tinyseq",
+        description="Translate with small encoder-decoder models, and score them. `train.py` trains them.",
+        epilog="`tinyseq COMMAND --help` shows the options of a command, with examples.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    translate = add_command(
+        commands,
+        "translate",
+        "Translate a file, or standard input, line for line.",
+        "There are as many lines in the output as in the input, in the same order; a blank line stays blank.",
+        TRANSLATE_EXAMPLES,
+    )
+    translate.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="UTF-8 text or its gzip (default: stdin)"
+    )
+    translate.add_argument("--output", metavar="FILE", help="written whole or not at all (default: stdout)")
+    translate.set_defaults(run=run_translate)
+
+    evaluate = add_command(
+        commands,
+        "evaluate",
+        "Translate a source file and score the result with BLEU and chrF.",
+        "The scores are those of sacreBLEU, with its signatures. References are compared as they are in the file.",
+        EVALUATE_EXAMPLES,
+    )
+    evaluate.add_argument("--source", required=True, metavar="FILE", help="UTF-8 text, a sentence a line")
+    evaluate.add_argument(
+        "--reference",
+        required=True,
+        action="append",
+        metavar="FILE",
+        help="its translation; can be given more than once",
+    )
+    evaluate.add_argument("--output", metavar="FILE", help="where to write the translations")
+    evaluate.add_argument(
+        "--tokenize", default="13a", metavar="T", help="sacreBLEU's tokenizer: 13a (default), zh, ja-mecab, char ..."
+    )
+    evaluate.add_argument("--json", action="store_true", help="print the scores as JSON")
+    evaluate.set_defaults(run=run_evaluate)
+    return parser
+
+
+def add_command(commands: Any, name: str, title: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """Adds a command that translates, with the options that all of these have."""
+    command = commands.add_parser(
+        name,
+        help=title,
+        description=f"{title} {description}",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument("model", metavar="MODEL", help="folder of a model, or its name on the Hugging Face Hub")
+    search = command.add_argument_group("search (default: what the model's generation_config.json says)")
+    search.add_argument("--num_beams", type=positive, metavar="N", help="hypotheses kept at each step; 1 is greedy")
+    search.add_argument("--length_penalty", type=float, metavar="X", help="above 0 favours long ones, in beam search")
+    search.add_argument("--max_new_tokens", type=positive, metavar="N", help="longest translation, in pieces")
+    machine = command.add_argument_group("machine")
+    machine.add_argument("--batch_size", type=positive, default=64, metavar="N", help="sentences at once (default 64)")
+    machine.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1 ... (default: cuda if there is one)")
+    machine.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="weights (default: as saved)")
+    hub = command.add_argument_group("Hub")
+    hub.add_argument("--revision", metavar="R", help="branch, tag or commit of the model's repository")
+    hub.add_argument("--trust_remote_code", action="store_true", help="let Python code from the repository run here")
+    return command
+
+
+def positive(text: str) -> int:
+    """Reads an argument that counts something."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} must be 1 or more")
+    return number
+
+
+def run_translate(options: argparse.Namespace) -> None:
+    """`tinyseq translate`."""
+    from tqdm.auto import tqdm
+
+    from tinyseq.corpus import read_lines
+
+    check_output(options.output)
+    lines = list(read_lines(options.file))  # all of them, so that a bad byte is found before anything is written
+    translator = load_translator(options)
+    bar = tqdm(total=len(lines), unit=" sentences", disable=not sys.stderr.isatty())
+    with bar, whole_file(options.output) if options.output else nullcontext(sys.stdout.buffer) as output:
+        for start in range(0, len(lines), PORTION):
+            portion = lines[start : start + PORTION]
+            done = translator.translate(portion, progress=bar, first_line=start + 1, **generate_options(options))
+            write_lines(output, done.texts)
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    """`tinyseq evaluate`."""
+    from tinyseq.corpus import read_lines
+    from tinyseq.evaluation import bleu_metric, score
+
+    check_output(options.output)
+    sources = list(read_lines(options.source))
+    references = [list(read_lines(path)) for path in options.reference]
+    for path, lines in zip(options.reference, references, strict=True):
+        if len(lines) != len(sources) or not lines:
+            raise ValueError(
+                f"{options.source} has {len(sources):,} lines and {path} has {len(lines):,}: each line needs its "
+                f"translation on the line of the same number"
+            )
+    bleu_metric(options.tokenize)  # refuses what it does not know before the work, too
+    translator = load_translator(options)
+    hypotheses = translator.translate(sources, progress=sys.stderr.isatty(), **generate_options(options)).texts
+    if options.output:
+        with whole_file(options.output) as output:
+            write_lines(output, hypotheses)
+    scores = score(hypotheses, references, tokenize=options.tokenize)
+    text = json.dumps(scores.to_dict(), indent=2) if options.json else str(scores)
+    write_lines(sys.stdout.buffer, [text])
+
+
+def load_translator(options: argparse.Namespace) -> "Translator":
+    """Returns the model as the options want it; a model that is not there is one line."""
+    from safetensors import SafetensorError
+    from transformers.utils import logging
+
+    from tinyseq.translation import Translator
+
+    is_folder = os.path.isdir(options.model)
+    if not is_folder and not HUB_NAME.fullmatch(options.model):
+        raise ValueError(f"{options.model}: there is no such folder (looked from {os.getcwd()})")
+    if is_folder and not os.path.isfile(os.path.join(options.model, "config.json")):
+        raise ValueError(f"{options.model}: holds no config.json, so it is not the folder of a model")
+    logging.disable_progress_bar()
+    names = ("device", "dtype", "revision", "trust_remote_code", "batch_size")
+    try:
+        return Translator.from_pretrained(options.model, **{name: getattr(options, name) for name in names})
+    except SafetensorError as error:
+        raise ValueError(f"{options.model}: its weights are damaged ({one_line(error)}); get it again") from error
+    except OSError as error:
+        if is_folder:
+            raise
+        raise ValueError(
+            f"{options.model}: there is no such folder (looked from {os.getcwd()}), and the Hugging Face Hub gave no "
+            f"such model: {one_line(error)}"
+        ) from error
+
+
+def generate_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the search options that were given; the model's own hold for the rest."""
+    names = ("num_beams", "length_penalty", "max_new_tokens")
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
+
+def one_line(error: BaseException) -> str:
+    """Returns an error's message, which for some of Transformers' is a page, as one line."""
+    return textwrap.shorten(str(error), 500, placeholder=" ...") or type(error).__name__
+
+
+def is_device(path: str) -> bool:
+    """Whether `path` is there and can't be replaced by a file: /dev/null, a named pipe."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def check_output(path: str | None) -> None:
+    """Refuses a place that can't be written, before the work."""
+    if path is None or is_device(path):
+        return
+    folder = os.path.dirname(os.path.realpath(path))
+    if os.path.isdir(path):
+        raise ValueError(f"--output {path}: is a folder; give the name of a file")
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise ValueError(f"--output {path}: the folder {folder} is not there, or may not be written")
+
+
+@contextmanager
+def whole_file(path: str) -> Iterator[BinaryIO]:
+    """A file to write, which takes its name only when all is written; after an error there is none."""
+    if is_device(path):
+        with open(path, "wb") as output:
+            yield output
+        return
+    path = os.path.realpath(path)
+    aside = f"{path}.{os.getpid()}.part"
+    try:
+        with open(aside, "wb") as output:
+            yield output
+        os.replace(aside, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.remove(aside)
+
+
+def write_lines(output: BinaryIO, lines: Sequence[str]) -> None:
+    """Writes UTF-8 lines, each with its LF, and sends them off."""
+    output.write("".join(f"{line}\n" for line in lines).encode())
+    output.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
