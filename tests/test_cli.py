@@ -1,6 +1,6 @@
 """`tinyseq translate` and `tinyseq evaluate`: bytes in, bytes out, and what the shell is told.
 
-The fixture's model has learned to write its three words in capitals, so that each line of output can be told apart.
+The fixture's model has learned to write its four words in capitals, so that each line of output can be told apart.
 """
 
 import gzip
@@ -15,7 +15,7 @@ import torch
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, cli
 from tinyseq.evaluation import score
 
-LEARNED = {"ant": "ANT", "bee": "BEE", "cow": "COW"}
+LEARNED = {"ant": "ANT", "bee": "BEE", "cow": "COW", "owl": "ŌWL"}
 ENVIRONMENT = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "OMP_NUM_THREADS": "1"}
 
 
@@ -84,7 +84,7 @@ def write(tmp_path):
 
 
 def test_a_pipe_gets_a_line_for_each_line_and_nothing_on_stderr_whatever_the_locale(model):
-    odd = "ant\n\nbee\r\n \u200b \ncow\rcow\nbee\u2028bee\nant\x85\n\x0c\né 狗\ncow"  # the last one lacks its LF
+    odd = "ant\n\nbee\r\n \u200b \ncow\rcow\nbee\u2028bee\nant\x85\n\x0c\né 狗\nowl"  # the last one lacks its LF
     command = [sys.executable, "-m", "tinyseq.cli", "translate", model]
 
     done = subprocess.run(command, input=odd.encode(), capture_output=True, env=ENVIRONMENT)
@@ -94,7 +94,7 @@ def test_a_pipe_gets_a_line_for_each_line_and_nothing_on_stderr_whatever_the_loc
     assert len(lines) == 10 + 1
     assert lines[10] == ""
     assert lines[:4] == ["ANT", "", "BEE", ""]
-    assert (lines[6], lines[7], lines[9]) == ("ANT", "", "COW")
+    assert (lines[6], lines[7], lines[9]) == ("ANT", "", "ŌWL")
 
 
 def test_a_file_gives_a_file_of_as_many_lines(run, model, write, tmp_path):

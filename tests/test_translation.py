@@ -339,6 +339,15 @@ def test_an_end_that_was_forced_by_the_limit_counts_as_unfinished(translator):
     assert Translator(forcing, tokenizer).translate(["a", "one"]).unfinished == []
 
 
+def test_a_model_that_begins_with_its_end_token_has_not_ended_by_that(translator):
+    tokenizer = translator.tokenizer
+    model = tiny_marian(tokenizer, decoder_start_token_id=tokenizer.eos_token_id)  # as BART does
+    model.lm_head.weight.data.zero_()
+    model.final_logits_bias[0, tokenizer.convert_tokens_to_ids("<0x41>")] = 5.0  # it writes A, A, A ...
+
+    assert Translator(model, tokenizer).translate(["a"]).unfinished == [0]
+
+
 def test_a_saved_model_is_loaded_with_its_tokenizer_in_evaluation(translator, tmp_path):
     translator.model.save_pretrained(tmp_path)
     translator.tokenizer.save_pretrained(tmp_path)

@@ -98,7 +98,7 @@ class Translator:
         if dtype is not None:
             options["dtype"] = dtype
         model = AutoModelForSeq2SeqLM.from_pretrained(path, **options)
-        return cls(model.to(device).eval(), tokenizer, batch_size)
+        return cls(model.to(device), tokenizer, batch_size)
 
     def __call__(self, texts: str | Iterable[str], **generate_options: Any) -> str | list[str]:
         """Returns the translation of a text, or the list of the translations of several."""
