@@ -154,7 +154,8 @@ class TinySeqConfig(PreTrainedConfig):
             )
         if self.activation_function not in ACT2FN:
             raise ValueError(
-                f"activation_function={self.activation_function!r} is not known; choose one of {', '.join(sorted(ACT2FN))}"
+                f"activation_function={self.activation_function!r} is not known; "
+                f"choose one of {', '.join(sorted(ACT2FN))}"
             )
 
 
@@ -166,8 +167,8 @@ def option_names() -> list[str]:
 def warn_of_likely_mistakes(unknown: dict) -> None:
     """Warns of a keyword that is nearly an option, or that belongs into the generation config.
 
-    Transformers' configurations must accept unknown keywords, so a misspelt option can't be an error here. The training
-    script, which need not accept them, refuses them.
+    Transformers' configurations must accept unknown keywords, so a misspelt option can't be an error here. The
+    training script, which need not accept them, refuses them.
 
     Args:
         unknown: The keywords that the configuration has no field for.

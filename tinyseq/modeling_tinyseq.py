@@ -1,8 +1,8 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
-"""The TinySeq model: an encoder-decoder Transformer ("Attention Is All You Need", Vaswani et al. 2017, arXiv:1706.03762).
+"""The TinySeq model: the encoder-decoder of "Attention Is All You Need" (Vaswani et al. 2017, arXiv:1706.03762).
 
-In the paper's order: positions, attention, feed-forward, encoder layer, decoder layer, encoder, decoder, the whole, and
-the head that turns the decoder's states into words and a loss.
+In the paper's order: positions, attention, feed-forward, encoder layer, decoder layer, encoder, decoder, the whole,
+and the head that turns the decoder's states into words and a loss.
 
 Shapes, in these words throughout:
     batch       sentences in the batch
@@ -17,6 +17,7 @@ Shapes, in these words throughout:
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -45,9 +46,9 @@ logger = logging.get_logger(__name__)
 IGNORE_INDEX = -100  # the label of a position that is not scored, as everywhere in Transformers
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 # Dropout and loss: two operations that are written out because they are half of the time on a CPU
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 class ByteDropout(torch.autograd.Function):
@@ -74,7 +75,7 @@ class ByteDropout(torch.autograd.Function):
 
 
 def dropout(values: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
-    """Returns `values` with a share of `probability` set to zero and the rest scaled up, in training; else `values`."""
+    """Returns `values`, in training with a share of `probability` set to zero and the rest scaled up."""
     if not training or probability == 0:
         return values
     if values.device.type == "cpu" and not is_torchdynamo_compiling():
@@ -85,8 +86,8 @@ def dropout(values: torch.Tensor, probability: float, training: bool) -> torch.T
 def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0) -> torch.Tensor:
     """Returns the cross-entropy summed over all labels that are not -100.
 
-    With smoothing `e` the wanted distribution is 1 - e on the label plus e / vocab on every piece (Szegedy et al. 2016,
-    section 7; Vaswani et al. 2017, section 5.4).
+    With smoothing `e` the wanted distribution is 1 - e on the label plus e / vocab on every piece (Szegedy et al.
+    2016, section 7; Vaswani et al. 2017, section 5.4).
 
     Args:
         logits: (..., vocab)
@@ -116,8 +117,9 @@ class ProjectionCrossEntropy(torch.autograd.Function):
     def forward(
         ctx, states: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, label_smoothing: float, constant: int
     ) -> torch.Tensor:
-        """Args: states (positions, d_model), weight (vocab, d_model), labels (positions), none of them -100, the
-        smoothing, and the id of the piece whose logit is the constant 0 (-1: none).
+        """Returns the summed loss of `states` (positions, d_model) and `labels` (positions), none of which is -100.
+
+        The logit of piece `constant` is the constant 0 (-1: no such piece); `weight` is (vocab, d_model).
         """
         vocab = weight.shape[0]
         needs_gradient = any(ctx.needs_input_grad)
@@ -201,9 +203,9 @@ def shift_right(labels: torch.Tensor, pad_token_id: int, decoder_start_token_id:
     return shifted.masked_fill(shifted == IGNORE_INDEX, pad_token_id)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 # Positions (section 3.5)
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 class TinySeqSinusoidalPositions(nn.Module):
@@ -259,9 +261,9 @@ def rotate(vectors: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) ->
     return (vectors * cosines + turned * sines).to(vectors.dtype)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 # Attention (section 3.2)
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def eager_attention(
@@ -389,13 +391,13 @@ class TinySeqAttention(nn.Module):
         return self.out_proj(merged), weights
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 # Layers (section 3.1)
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 class TinySeqLayer(GradientCheckpointingLayer):
-    """What encoder and decoder layers share: the feed-forward block, and residual sums with LayerNorm around blocks."""
+    """What encoder and decoder layers share: the feed-forward block, and residual sums with LayerNorm."""
 
     def __init__(self, config: TinySeqConfig, ffn_dim: int):
         super().__init__()
@@ -480,9 +482,9 @@ class TinySeqDecoderLayer(TinySeqLayer):
         return self.residual(hidden_states, self.final_layer_norm, self.feed_forward)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 # Encoder and decoder
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 class TinySeqPreTrainedModel(PreTrainedModel):
@@ -542,7 +544,7 @@ class TinySeqPreTrainedModel(PreTrainedModel):
         return embedding
 
     def source_mask(self, input_ids: torch.Tensor | None, attention_mask: torch.Tensor | None) -> torch.Tensor | None:
-        """Returns the source's padding mask, (batch, source_len), 1 = keep; made from the pad id where none is given."""
+        """Returns the source's mask, (batch, source_len), 1 = keep; made from the pad id where none is given."""
         if attention_mask is None and input_ids is not None:
             return input_ids.ne(self.config.pad_token_id).long()
         return attention_mask
@@ -581,7 +583,7 @@ class TinySeqStack(TinySeqPreTrainedModel):
     def embed(
         self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, side: str, past_length: int = 0
     ) -> torch.Tensor:
-        """Returns the embeddings before scaling and positions, (batch, length, d_model), after checks of the arguments.
+        """Checks the arguments; returns the embeddings before scaling and positions, (batch, length, d_model).
 
         Raises:
             ValueError: Neither or both of ids and embeddings, or more positions than the model has.
@@ -746,9 +748,9 @@ class TinySeqDecoder(TinySeqStack):
         return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, cache=cache)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 # The whole
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 class TinySeqModel(TinySeqPreTrainedModel):
@@ -851,27 +853,39 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
         self.model = TinySeqModel(config)
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.post_init()
-        self.generation_config.max_length = config.max_position_embeddings  # the longest target that was trained
+        self.generation_config.max_length = self.longest_output
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Returns `labels`, (batch, target_len), moved one to the right behind BEGIN; data collators call this."""
         return shift_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
 
+    @property
+    def longest_output(self) -> int:
+        """BEGIN and the longest target that the model takes, `</s>` included: the last piece is not fed back."""
+        return self.config.max_position_embeddings + 1
+
+    def generate(self, inputs: torch.Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
+        """As in every Transformers model; without `attention_mask`, `<pad>` is taken for padding, as in `forward`."""
+        input_ids = kwargs.get("input_ids") if inputs is None else inputs
+        if kwargs.get("attention_mask") is None and input_ids is not None:  # after encoding, nobody knows where it was
+            kwargs["attention_mask"] = self.source_mask(input_ids, None)
+        return super().generate(inputs, *args, **kwargs)
+
     def _prepare_generated_length(self, generation_config, has_default_max_length, **kwargs):
         if generation_config.max_new_tokens is not None:
             has_default_max_length = True  # the caller's limit replaces the model's, which is nothing to warn of
         elif has_default_max_length:  # a generation_config.json without a limit: Transformers' would be 20 pieces
-            generation_config.max_length = self.config.max_position_embeddings
+            generation_config.max_length = self.longest_output
             has_default_max_length = False
         generation_config = super()._prepare_generated_length(
             generation_config=generation_config, has_default_max_length=has_default_max_length, **kwargs
         )
-        longest = self.config.max_position_embeddings + 1  # the last piece is not fed back
+        longest = self.longest_output
         if generation_config.max_length > longest:
             raise ValueError(
-                f"the limit of {generation_config.max_length} pieces (max_length, or max_new_tokens and the "
-                f"{kwargs['input_ids_length']} that decoding starts from) is more than the {longest} that a model with "
-                f"max_position_embeddings={longest - 1} can write; choose max_length={longest} or less"
+                f"{generation_config.max_length} pieces are asked for (max_length, or max_new_tokens and the "
+                f"{kwargs['input_ids_length']} to start from), and a model with max_position_embeddings={longest - 1} "
+                f"writes at most {longest}; choose max_length={longest} or less"
             )
         return generation_config
 
@@ -889,7 +903,6 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
         use_cache: bool | None = None,
-        label_smoothing: float = 0.0,
         num_items_in_batch: int | torch.Tensor | None = None,
         return_logits: bool = True,
         **kwargs,
@@ -899,7 +912,8 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
         Args beyond [`TinySeqModel.forward`]'s:
             labels: (batch, target_len), the pieces to predict, unshifted and ending with `</s>`; -100 where there is
                 nothing to learn. Without `decoder_input_ids`, these are made from the labels.
-            label_smoothing: See `cross_entropy`.
+            label_smoothing: See `cross_entropy`. No named parameter, because Trainer takes every one with "label" in
+                its name for something that each batch must hold, and would evaluate without a loss.
             num_items_in_batch: What the summed loss is divided by: the target pieces of the whole update, where a
                 batch is only a part of it. By default the labels of this batch, so that the loss is their mean.
             return_logits: `False`, with `labels`: the loss is computed without the logits ever being there as a whole,
@@ -908,6 +922,7 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
         Returns:
             `loss` (a number), `logits` (batch, target_len, vocab), `cache`, and on request states and attentions.
         """
+        label_smoothing: float = kwargs.pop("label_smoothing", 0.0)
         if labels is not None:
             use_cache = False if use_cache is None else use_cache
             if decoder_input_ids is None and decoder_inputs_embeds is None:

@@ -7,8 +7,8 @@ piece covers is spelled in bytes (``<0xE2>``...), so every text has ids and ever
 The normalisation, all of it: Unicode NFC (composed and decomposed accents become the same), and ``▁`` (U+2581) itself
 becomes a space. ``decode(encode(text))`` is the text after that.
 
-Ids: ``</s>`` is 0, the 256 bytes follow, then the pieces, and ``<pad>`` is last, as Marian has it. ``</s>`` is appended
-to source and target; there is no begin token, since the model begins to decode with ``<pad>``.
+Ids: ``</s>`` is 0, the 256 bytes follow, then the pieces, and ``<pad>`` is last, as Marian has it. ``</s>`` is
+appended to source and target; there is no begin token, since the model begins to decode with ``<pad>``.
 """
 
 import json
@@ -73,8 +73,8 @@ class TinySeqTokenizer(TokenizersBackend):
         most = vocab_size // multiple_of * multiple_of
         if most < SMALLEST_VOCABULARY:
             raise ValueError(
-                f"vocab_size={vocab_size} (multiple_of={multiple_of}) is too small: the 256 bytes, the space, {END} and "
-                f"{PAD} alone are {SMALLEST_VOCABULARY}; a few hundred more is the least that makes sense"
+                f"vocab_size={vocab_size} (multiple_of={multiple_of}) is too small: the 256 bytes, the space, {END} "
+                f"and {PAD} alone are {SMALLEST_VOCABULARY}; a few hundred more is the least that makes sense"
             )
         backend = Tokenizer(models.Unigram() if algorithm == "unigram" else models.BPE())
         backend.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace(" ", SPACE)])
@@ -99,8 +99,8 @@ class TinySeqTokenizer(TokenizersBackend):
         )
         if len(tokenizer) < most:
             logger.warning(
-                f"The texts gave a vocabulary of {len(tokenizer)} where up to {most} were asked for: there was nothing "
-                f"more to learn from them. Size the model with len(tokenizer)."
+                f"The texts gave a vocabulary of {len(tokenizer)} where up to {most} were asked for: there was "
+                f"nothing more to learn from them. Size the model with len(tokenizer)."
             )
         return tokenizer
 
@@ -163,12 +163,13 @@ def train_unigram(
     )
     backend.train_from_iterator(texts, trainer)
     learned = json.loads(backend.to_str())["model"]["vocab"]
-    learned = sorted(reproducible(learned), key=lambda pair: (-pair[1], pair[0]))
-    space_score = dict(learned).get(SPACE, learned[-1][1] if learned else 0.0)
+    # Characters first: where the end has to be cut off, it is the least likely of the longer pieces
+    learned = sorted(reproducible(learned), key=lambda pair: (len(pair[0]) > 1, -pair[1], pair[0]))
+    space_score = dict(learned).get(SPACE, min((score for _, score in learned), default=0.0))
     learned = [pair for pair in learned if pair[0] != SPACE][: pieces - 1]
     learned.insert(0, (SPACE, space_score))
     learned = learned[: fitting(len(learned), multiple_of)]
-    lowest = learned[-1][1]
+    lowest = min(score for _, score in learned)
     vocabulary = [(END, lowest), *((byte, lowest) for byte in BYTES), *learned, (PAD, lowest)]
     # An id for unknown characters must be named, though the bytes leave it nothing to do
     return models.Unigram(vocabulary, unk_id=0, byte_fallback=True)
