@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+DEMO_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -27,7 +28,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(INSTALLED) ## train a small model on the built-in corpus, translate with it, look inside
-	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
 test: $(INSTALLED) ## run the fast tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -16,12 +16,12 @@ import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import torch
-import yaml
 from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs, gather_object, set_seed
 from datasets import Dataset
@@ -36,7 +36,8 @@ from tinyseq.checkpoint import save_whole
 from tinyseq.corpus import load_corpus, split_off
 from tinyseq.evaluation import Scores, bleu_tokenizer_for, score
 from tinyseq.options import model_options, parse_options
-from tinyseq.runtime import keep_freed_memory, versions
+from tinyseq.runlog import RunLog, write_options
+from tinyseq.runtime import keep_freed_memory
 from tinyseq.translation import Translator
 
 
@@ -143,12 +144,16 @@ def train(options: RunOptions, architecture) -> None:
     batches = TokenBudgetBatches(
         encoded, options.batch_size_tokens, options.seed, accelerator.process_index, processes
     )
-    collate = Collator(config.pad_token_id)
+    collate = Collator(tokenizer.pad_token_id)
     loader = DataLoader(encoded, batch_sampler=batches, collate_fn=collate, num_workers=options.loader_workers)
 
     # --- model and optimiser ------------------------------------------------------------------------------
     model = TinySeqForConditionalGeneration(config)
-    model.generation_config.update(num_beams=options.num_beams, length_penalty=options.length_penalty)
+    model.generation_config.update(
+        num_beams=options.num_beams,
+        length_penalty=options.length_penalty,
+        suppress_tokens=[config.pad_token_id],  # its logit is a constant, not a score
+    )
     optimizer = make_optimizer(model, options)
     parameters = model.num_parameters()
     model, optimizer = accelerator.prepare(model, optimizer)
@@ -162,7 +167,8 @@ def train(options: RunOptions, architecture) -> None:
         f"on {processes} process{'es' * (processes > 1)} ({accelerator.device})"
     )
     if accelerator.is_main_process:
-        write_options(run_folder, options, architecture, steps)
+        resolved = {**asdict(options), **asdict(architecture), "max_steps": steps}
+        write_options(run_folder / "options.yaml", resolved)
     accelerator.init_trackers(
         "tinyseq", config={k: v for k, v in asdict(options).items() if isinstance(v, int | float | str)}
     )
@@ -302,7 +308,7 @@ def load_data(options: RunOptions, show) -> tuple[Dataset, Dataset, Dataset | No
             show(f"{split} data ({' '.join(files)}):\n{corpus.report}")
         return corpus.pairs
 
-    train_pairs = load(options.train, "train")
+    train_pairs = load(options.train or [], "train")
     test_pairs = load(options.test, "test") if options.test else None
     if options.valid:
         return train_pairs, load(options.valid, "validation"), test_pairs
@@ -390,9 +396,9 @@ def evaluate(accelerator, model, tokenizer, valid: EncodedPairs, pairs: Dataset,
     }
 
 
-def share(accelerator: Accelerator, items: list) -> list:
+def share(accelerator: Accelerator, items: Sequence) -> list:
     """Returns this process's share of the items: every n-th."""
-    return items[accelerator.process_index :: accelerator.num_processes]
+    return list(items[accelerator.process_index :: accelerator.num_processes])
 
 
 def translate_shared(accelerator: Accelerator, model, tokenizer, sources, **generate_options) -> list[str]:
@@ -403,7 +409,7 @@ def translate_shared(accelerator: Accelerator, model, tokenizer, sources, **gene
     return [text for _, text in sorted(translated)]
 
 
-def save(folder: Path, accelerator: Accelerator, model, tokenizer, log: "RunLog") -> None:
+def save(folder: Path, accelerator: Accelerator, model, tokenizer, log: RunLog) -> None:
     """Writes a model that `from_pretrained` takes as it is; whole, or what was there stays."""
 
     def write(aside: Path) -> None:
@@ -412,50 +418,6 @@ def save(folder: Path, accelerator: Accelerator, model, tokenizer, log: "RunLog"
         (aside / "training.json").write_text(json.dumps(log.newest, indent=2) + "\n", encoding="utf-8")
 
     save_whole(folder, write)
-
-
-def write_options(run_folder: Path, options: RunOptions, architecture, steps: int) -> None:
-    """Writes down all that is needed to run the same again: every option, with versions and commit as comments."""
-    run_folder.mkdir(parents=True, exist_ok=True)
-    resolved = {**asdict(options), **asdict(architecture), "max_steps": steps}
-    notes = "".join(f"# {name}: {version}\n" for name, version in versions().items())
-    (run_folder / "options.yaml").write_text(notes + yaml.safe_dump(resolved, sort_keys=False), encoding="utf-8")
-
-
-class RunLog:
-    """The run's figures: a line of JSON each, the trackers, and a curve drawn anew at each evaluation."""
-
-    def __init__(self, path: Path, accelerator: Accelerator):
-        self.path = path
-        self.accelerator = accelerator
-        self.lines: list[dict] = []
-        if accelerator.is_main_process:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("", encoding="utf-8")
-
-    @property
-    def newest(self) -> dict:
-        """The newest value of every figure."""
-        return {name: value for line in self.lines for name, value in line.items()}
-
-    def write(self, line: dict) -> None:
-        """Notes figures of one update, which `line["step"]` names."""
-        self.lines.append(line)
-        if self.accelerator.is_main_process:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-            if "valid_bleu" in line:
-                self.draw()
-        numbers = {name: value for name, value in line.items() if isinstance(value, int | float) and name != "step"}
-        self.accelerator.log(numbers, step=line["step"])
-
-    def draw(self) -> None:
-        """Draws curve.png, if Matplotlib is there."""
-        try:
-            from tinyseq.visualization import draw_curve
-        except ImportError:
-            return
-        draw_curve(self.lines, self.path.with_name("curve.png"))
 
 
 if __name__ == "__main__":

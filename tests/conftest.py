@@ -28,6 +28,8 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+torch.set_num_threads(1)  # the models of the tests are too small to share: threads would only wait for each other
+
 
 @pytest.fixture(autouse=True)
 def seed() -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tinyseq.corpus import CorpusError, load_corpus, read_lines
+from tinyseq.corpus import CorpusError, load_corpus, read_lines, split_off
 
 PAIRS = [("a dog", "ein Hund"), ("a cat", "eine Katze"), ("two birds", "zwei Vögel")]
 TSV = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
@@ -599,3 +599,32 @@ def test_a_folder_among_two_aligned_files_is_refused(put, tmp_path):
 
 def test_errors_are_value_errors():
     assert issubclass(CorpusError, ValueError)
+
+
+def numbered_pairs(count):
+    """Pairs of which every third repeats the source before it, in another case, with another target."""
+    sources = [f"Source {row - (row % 3 == 2)}".upper() if row % 3 == 2 else f"Source {row}" for row in range(count)]
+    return datasets.Dataset.from_dict({"source": sources, "target": [f"target {row}" for row in range(count)]})
+
+
+def test_a_split_never_puts_one_source_on_both_sides_whatever_its_case():
+    rest, held_out = split_off(numbered_pairs(300), 20, seed=1)
+    assert {text.casefold() for text in rest["source"]}.isdisjoint(text.casefold() for text in held_out["source"])
+    assert sorted([*rest["target"], *held_out["target"]]) == sorted(numbered_pairs(300)["target"])
+
+
+def test_a_split_holds_out_what_was_asked_for_and_never_over_a_tenth_or_so():
+    assert 20 <= len(split_off(numbered_pairs(300), 20)[1]) <= 21
+    assert 30 <= len(split_off(numbered_pairs(300), 1000)[1]) <= 31
+
+
+def test_a_split_depends_on_texts_and_seed_but_not_on_the_order_of_the_pairs():
+    pairs = numbered_pairs(300)
+    held_out = set(split_off(pairs, 20, seed=1)[1]["target"])
+    assert held_out == set(split_off(pairs.select(range(299, -1, -1)), 20, seed=1)[1]["target"])
+    assert held_out != set(split_off(pairs, 20, seed=2)[1]["target"])
+
+
+def test_too_few_pairs_to_split_are_refused_with_their_number():
+    with pytest.raises(CorpusError, match="9 pairs"):
+        split_off(numbered_pairs(9), 5)

@@ -165,6 +165,16 @@ def test_the_same_seed_gives_the_same_weights_and_another_gives_others(corpus, t
     assert weights["a"] != weights["c"]
 
 
+def test_bfloat16_training_gives_finite_float32_weights(corpus, tmp_path):
+    options = ["--train", corpus / "train.tsv", *TINY, "--max_steps", 6, "--log_steps", 2, "--mixed_precision", "bf16"]
+    result = train(*options, "--output_dir", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    weights = load_file(tmp_path / "run" / "last" / "model.safetensors")
+    assert all(tensor.dtype == torch.float32 and tensor.isfinite().all() for tensor in weights.values())
+    losses = [line["loss_per_target_token"] for line in log_of(tmp_path / "run") if "loss_per_target_token" in line]
+    assert losses[-1] < losses[0]
+
+
 def test_a_folder_that_holds_another_run_is_not_touched(finished_run, corpus):
     folder, _ = finished_run
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}

@@ -568,8 +568,8 @@ class TinySeqStack(TinySeqPreTrainedModel):
         self.dropout = config.dropout
         self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
-        self.rotary_positions = None
-        self.embed_positions = None
+        self.rotary_positions: TinySeqRotaryPositions | None = None
+        self.embed_positions: nn.Module | None = None
         if config.position_embedding_type == "sinusoidal":
             self.embed_positions = TinySeqSinusoidalPositions(config)
         elif config.position_embedding_type == "learned":

@@ -31,7 +31,7 @@ def draw_curve(lines: Sequence[dict], path: Path) -> None:
     bleu_axes.set(ylabel="BLEU", ylim=(0, 100))
     loss_axes.grid(alpha=0.3)
     handles = [*loss_axes.get_lines(), *bleu_axes.get_lines()]
-    loss_axes.legend(handles, [line.get_label() for line in handles], loc="center right")
+    loss_axes.legend(handles=handles, loc="center right")
     FigureCanvasAgg(figure).print_png(path)
 
 

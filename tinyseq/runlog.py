@@ -1,0 +1,54 @@
+# Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
+"""What a training run writes about itself: its options, its figures, its curve."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from accelerate import Accelerator
+
+from .runtime import versions
+
+
+def write_options(path: Path, options: dict[str, Any]) -> None:
+    """Writes a recipe that runs the same again: every option, and versions and commit as comments."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    notes = "".join(f"# {name}: {version}\n" for name, version in versions().items())
+    path.write_text(notes + yaml.safe_dump(options, sort_keys=False), encoding="utf-8")
+
+
+class RunLog:
+    """The run's figures: a line of JSON each, the trackers, and a curve drawn anew at each evaluation."""
+
+    def __init__(self, path: Path, accelerator: Accelerator):
+        self.path = path
+        self.accelerator = accelerator
+        self.lines: list[dict] = []
+        if accelerator.is_main_process:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("", encoding="utf-8")
+
+    @property
+    def newest(self) -> dict:
+        """The newest value of every figure."""
+        return {name: value for line in self.lines for name, value in line.items()}
+
+    def write(self, line: dict) -> None:
+        """Notes figures of one update, which `line["step"]` names."""
+        self.lines.append(line)
+        if self.accelerator.is_main_process:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            if "valid_bleu" in line:
+                self.draw()
+        numbers = {name: value for name, value in line.items() if isinstance(value, int | float) and name != "step"}
+        self.accelerator.log(numbers, step=line["step"])
+
+    def draw(self) -> None:
+        """Draws curve.png, if Matplotlib is there."""
+        try:
+            from .visualization import draw_curve
+        except ImportError:
+            return
+        draw_curve(self.lines, self.path.with_name("curve.png"))
