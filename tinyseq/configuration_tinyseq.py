@@ -23,8 +23,8 @@ GENERATION_NAMES = set(GenerationConfig().to_dict()) - set(PreTrainedConfig().to
 class TinySeqConfig(PreTrainedConfig):
     """Configuration of a [`TinySeqModel`].
 
-    The names are those of BART and Marian, so that other tools can read them. The defaults are what measured best for
-    12 minutes of training on two CPU cores (Multi30k English-German); ``docs/log.md`` says what was tried.
+    The names are those of BART and Marian, so that other tools can read them. The defaults are the paper's design at a
+    small size; ``recipes/`` hold what measured best for a task, and ``docs/log.md`` what was tried.
 
     Args:
         vocab_size: Number of pieces, one vocabulary for the source and the target side.
