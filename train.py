@@ -38,7 +38,7 @@ from tinyseq.evaluation import Scores, bleu_tokenizer_for, score
 from tinyseq.options import model_options, parse_options
 from tinyseq.runlog import RunLog, write_options
 from tinyseq.runtime import keep_freed_memory
-from tinyseq.translation import Translator
+from tinyseq.translation import Translator, clean
 
 
 def option(help_text: str, default=None):
@@ -322,7 +322,7 @@ def make_tokenizer(options: RunOptions, architecture, pairs: Dataset, run_folder
         return AutoTokenizer.from_pretrained(options.tokenizer)
     folder = run_folder / "tokenizer"
     if is_main_process:
-        texts = (text.strip() for rows in pairs.iter(batch_size=10_000) for side in rows.values() for text in side)
+        texts = (clean(text) for rows in pairs.iter(batch_size=10_000) for side in rows.values() for text in side)
         tokenizer = TinySeqTokenizer.train(
             texts,
             options.vocab_size,

@@ -29,15 +29,6 @@ KINDS = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Models this small are faster on one core, and much so where another process has the other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def small_config(**changes) -> TinySeqConfig:
     options = dict(
         vocab_size=VOCAB,

@@ -76,15 +76,6 @@ def small_config(**changes) -> TinySeqConfig:
     return TinySeqConfig(**{**options, **changes})
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Models this small are faster on one core, and much so where another process has the other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def random_model(implementation="sdpa", model_class=TinySeqForConditionalGeneration, **changes):
     """A model in eval mode in which no weight has its initial value, biases and LayerNorms included; <pad> stays 0."""
     model = model_class(small_config(**changes))

@@ -35,15 +35,6 @@ WORD_VECTORS = [
 ]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Models this small are faster on one core, and much so where another process has the other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def example_config(**changes) -> TinySeqConfig:
     return TinySeqConfig(
         vocab_size=7,

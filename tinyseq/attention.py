@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from .translation import clean
+
 
 @dataclass
 class AttentionMaps:
@@ -41,7 +43,7 @@ def maps(model, tokenizer, source: str, target: str | None = None, **generate_op
         target: A translation to look at, in place of the model's own.
         generate_options: For `model.generate`, if no target is given.
     """
-    inputs = tokenizer(source.strip(), return_tensors="pt").to(model.device)
+    inputs = tokenizer(clean(source), return_tensors="pt").to(model.device)
     implementation, training = model.config._attn_implementation, model.training
     model.eval()
     try:
@@ -50,7 +52,7 @@ def maps(model, tokenizer, source: str, target: str | None = None, **generate_op
                 begun = model.generate(**inputs, **generate_options)[:1]
                 labels = begun[:, 1:]
             else:
-                labels = tokenizer(text_target=target.strip(), return_tensors="pt")["input_ids"].to(model.device)
+                labels = tokenizer(text_target=clean(target), return_tensors="pt")["input_ids"].to(model.device)
                 begun = torch.cat([labels.new_full((1, 1), model.config.decoder_start_token_id), labels], dim=1)
             model.set_attn_implementation("eager")
             output = model(**inputs, decoder_input_ids=begun[:, :-1], output_attentions=True, use_cache=False)

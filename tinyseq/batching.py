@@ -15,6 +15,7 @@ from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase
 
 from .modeling_tinyseq import IGNORE_INDEX
+from .translation import clean
 
 
 @dataclass
@@ -56,8 +57,8 @@ def encode_pairs(pairs: Dataset, tokenizer: PreTrainedTokenizerBase, max_length:
     encoded = EncodedPairs([], [])
     for rows in pairs.iter(batch_size=10_000):
         # `verbose=False`: the tokenizer would warn of a text longer than the model; we count those ourselves
-        sources = tokenizer([text.strip() for text in rows["source"]], verbose=False)["input_ids"]
-        targets = tokenizer(text_target=[text.strip() for text in rows["target"]], verbose=False)["input_ids"]
+        sources = tokenizer([clean(text) for text in rows["source"]], verbose=False)["input_ids"]
+        targets = tokenizer(text_target=[clean(text) for text in rows["target"]], verbose=False)["input_ids"]
         for source, target in zip(sources, targets, strict=True):
             if max(len(source), len(target)) > max_length:
                 encoded.too_long += 1
