@@ -11,8 +11,9 @@ DEMO_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+OLDEST := .venv-oldest
 
-.PHONY: help venv demo test test-slow check format wheel-test clean
+.PHONY: help venv demo test test-hf test-oldest test-slow check format wheel-test clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -21,17 +22,30 @@ venv: $(INSTALLED) ## make .venv with tinyseq (editable) and the tested versions
 
 # torch comes first, at exactly the tested version: a range, asked for by another package, may choose another release
 # and with it gigabytes of CUDA libraries. Once torch is there, the ranges of the other packages leave it alone.
+define install # the environment, the file of its versions, the extra
+	$(PYTHON) -m venv $(1)
+	$(1)/bin/python -m pip install "$$(grep '^torch==' $(2))"
+	$(1)/bin/python -m pip install -c $(2) -e '.[$(3)]'
+	touch $(1)/.installed
+endef
+
 $(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
-	touch $@
+	$(call install,$(VENV),constraints.txt,dev)
+
+$(OLDEST)/.installed: pyproject.toml constraints-oldest.txt
+	$(call install,$(OLDEST),constraints-oldest.txt,test)
 
 demo: $(INSTALLED) ## train a small model on the built-in corpus, translate with it, look inside
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
 test: $(INSTALLED) ## run the fast tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-hf: $(INSTALLED) ## run Transformers' own common tests, of the installed version, with TinySeq models
+	$(BIN)/python -m pytest tests/hf -m "" -n 2 $(PYTEST_ARGS)
+
+test-oldest: $(OLDEST)/.installed ## run the fast tests with the oldest versions that tinyseq claims to work with
+	$(OLDEST)/bin/python -m pytest $(PYTEST_ARGS)
 
 test-slow: $(INSTALLED) ## run the tests marked slow
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
@@ -74,5 +88,5 @@ wheel-test: $(INSTALLED) ## build the wheel and run it from an empty directory, 
 	echo "wheel-test: $$(basename "$$wheel") works outside the checkout"
 
 clean: ## remove what the other targets made; runs/ stays
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,14 +16,13 @@ import json
 import math
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, gather_object, set_seed
+from accelerate.utils import DistributedDataParallelKwargs, set_seed
 from datasets import Dataset
 from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
@@ -32,12 +31,15 @@ from transformers.utils import logging as transformers_logging
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer
 from tinyseq.batching import Collator, EncodedPairs, TokenBudgetBatches, encode_pairs
+from tinyseq.card import examples_of, facts_of_run
 from tinyseq.checkpoint import save_whole
-from tinyseq.corpus import load_corpus, split_off
+from tinyseq.corpus import is_hub_name, load_corpus, split_off
+from tinyseq.distributed import main_process_result, share, translate_shared
 from tinyseq.evaluation import Scores, bleu_tokenizer_for, score
+from tinyseq.hub import BackgroundPush, HubPushError, add_facts, create_repository, write_facts
 from tinyseq.options import model_options, parse_options
 from tinyseq.runlog import RunLog, write_options
-from tinyseq.runtime import keep_freed_memory
+from tinyseq.runtime import keep_freed_memory, machine, versions
 from tinyseq.translation import Translator, clean
 
 
@@ -63,6 +65,9 @@ class RunOptions:
     valid_pairs: int = option("pairs taken out of the training data for validation where --valid is not given", 1000)
     source: str | None = option("language code or column of the source side, where the data has names for them")
     target: str | None = option("language code or column of the target side")
+    dataset_config_name: str | None = option("configuration of a data set that has several")
+    dataset_revision: str | None = option("branch, tag or commit of a data set on the Hub")
+    streaming: bool = option("read a data set on the Hub as it is needed, without a copy on the disk", False)
     on_bad_row: Literal["stop", "skip"] = option(
         "what to do about a row that cannot be read: stop, or skip and count", "stop"
     )
@@ -100,6 +105,13 @@ class RunOptions:
     log_steps: int = option("updates between lines of log.jsonl", 50)
     report_to: list[str] | None = option("trackers that Accelerate knows, such as tensorboard or wandb")
 
+    # the Hub (the token is that of `hf auth login`, or HF_TOKEN)
+    push_to_hub: bool = option("put best/ on the Hub, with a model card", False)
+    hub_model_id: str | None = option("its repository, owner/name; by default the run's folder, under your own name")
+    hub_private_repo: bool = option("make a new repository private; refuse one that is there and public", False)
+    hub_strategy: Literal["end", "every_save"] = option("push when all is done, or also whenever best/ changes", "end")
+    card_examples: int = option("validation sentences on the model card, where whoever sees it reads them; 0: none", 3)
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Options -> data -> tokenizer -> model -> loop -> test."""
@@ -126,6 +138,12 @@ def train(options: RunOptions, architecture) -> None:
     )
     show = accelerator.print
     set_seed(options.seed)
+
+    repository = None
+    if options.push_to_hub:
+        name = options.hub_model_id or run_folder.resolve().name
+        private = options.hub_private_repo or None
+        repository = main_process_result(accelerator, lambda: create_repository(name, private=private))
 
     # --- data --------------------------------------------------------------------------------------------
     train_pairs, valid_pairs, test_pairs = load_data(options, show)
@@ -166,15 +184,23 @@ def train(options: RunOptions, architecture) -> None:
         f"{steps} updates, {steps / epoch_steps:.1f} epochs, "
         f"on {processes} process{'es' * (processes > 1)} ({accelerator.device})"
     )
+    resolved = {**asdict(options), **asdict(architecture), "max_steps": steps}
     if accelerator.is_main_process:
-        resolved = {**asdict(options), **asdict(architecture), "max_steps": steps}
         write_options(run_folder / "options.yaml", resolved)
     accelerator.init_trackers(
         "tinyseq", config={k: v for k, v in asdict(options).items() if isinstance(v, int | float | str)}
     )
 
     # --- the loop -----------------------------------------------------------------------------------------
-    log = RunLog(run_folder / "log.jsonl", accelerator)
+    sets = {"train": (options.train, len(encoded)), "validation": (options.valid, len(valid))}
+    if test_pairs is not None:
+        sets["test"] = (options.test, len(test_pairs))
+    facts = facts_of_run(resolved, sets, longest_source=max(map(len, encoded.sources)))
+    facts |= {"parameters": parameters, "machine": machine(processes), "versions": versions()}
+    log = RunLog(run_folder / "log.jsonl", accelerator, facts)
+    hub = None
+    if repository is not None and accelerator.is_main_process:
+        hub = BackgroundPush(repository, private)
     micro_batches = iter(loader)
     best = -math.inf
     step = skipped = 0
@@ -244,9 +270,13 @@ def train(options: RunOptions, architecture) -> None:
                     else figures[f"valid_{options.best_metric}"]
                 )
                 if accelerator.is_main_process:
-                    save(run_folder / "last", accelerator, model, tokenizer, log)
+                    translator = Translator(accelerator.unwrap_model(model), tokenizer)
+                    log.facts["examples"] = examples_of(translator, valid_pairs, options.card_examples)
+                    save(run_folder / "last", accelerator, model, tokenizer, log.newest, repository)
                     if value > best:
-                        save(run_folder / "best", accelerator, model, tokenizer, log)
+                        save(run_folder / "best", accelerator, model, tokenizer, log.newest, repository)
+                        if hub is not None and options.hub_strategy == "every_save":
+                            hub.push(run_folder / "best", f"Update {step} of {steps}")
                 best = max(best, value)
                 accelerator.wait_for_everyone()
             loss_sum.zero_()
@@ -256,20 +286,39 @@ def train(options: RunOptions, architecture) -> None:
     accelerator.end_training()
 
     # --- the test set -------------------------------------------------------------------------------------
-    show(f"trained {steps} updates in {training_seconds:.0f} s; best model: {run_folder / 'best'}")
+    best_folder = run_folder / "best"
+    show(f"trained {steps} updates in {training_seconds:.0f} s; best model: {best_folder}")
     if test_pairs is not None:
-        best_model = TinySeqForConditionalGeneration.from_pretrained(run_folder / "best").to(accelerator.device)
-        hypotheses = translate_shared(accelerator, best_model, tokenizer, test_pairs["source"])
+        best_model = TinySeqForConditionalGeneration.from_pretrained(best_folder).to(accelerator.device)
+        start = time.perf_counter()
+        hypotheses, unfinished = translate_shared(accelerator, Translator(best_model, tokenizer), test_pairs["source"])
+        seconds = time.perf_counter() - start
         scores = score(
             hypotheses, test_pairs["target"], tokenize=options.bleu_tokenize or bleu_tokenizer_for(options.target)
         )
         show(f"test set, beam {options.num_beams}\n{scores}")
         if accelerator.is_main_process:
-            (run_folder / "test.json").write_text(json.dumps(scores.to_dict(), indent=2) + "\n", encoding="utf-8")
+            figures = {
+                **scores.to_dict(),
+                "num_beams": options.num_beams,
+                "unfinished": unfinished,
+                "sentences_per_second": round(len(hypotheses) / seconds, 2),
+            }
+            (run_folder / "test.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
             (run_folder / "test.hypotheses.txt").write_text(
                 "\n".join(hypotheses) + "\n", encoding="utf-8", newline="\n"
             )
+            add_facts(best_folder, {"test": figures}, repository or str(best_folder))
     accelerator.wait_for_everyone()
+
+    if hub is not None:
+        try:
+            show(f"pushed: {hub.finish(best_folder, f'Trained for {steps} updates')}")
+        except (ValueError, OSError) as error:
+            raise HubPushError(
+                f"{error}. The model is whole, in {best_folder}; push it with: tinyseq push {best_folder} {hub.name}"
+                + " --private" * options.hub_private_repo
+            ) from error
 
 
 def check_options(options: RunOptions) -> Path:
@@ -289,6 +338,11 @@ def check_options(options: RunOptions) -> Path:
             raise ValueError(f"--{name} {getattr(options, name)} must be 1 or more")
     if not 0 <= options.label_smoothing < 1:
         raise ValueError(f"--label_smoothing {options.label_smoothing} must be at least 0 and below 1")
+    if options.card_examples < 0:
+        raise ValueError(f"--card_examples {options.card_examples} must be 0 or more")
+    for name in ("hub_model_id", "hub_private_repo"):
+        if getattr(options, name) and not options.push_to_hub:
+            raise ValueError(f"--{name} says where to push, and nothing is pushed without --push_to_hub")
     folder = Path(options.output_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file")
@@ -301,8 +355,16 @@ def load_data(options: RunOptions, show) -> tuple[Dataset, Dataset, Dataset | No
     """Returns training, validation and test pairs, and shows what was refused."""
 
     def load(files: list[str], split: str) -> Dataset:
+        on_hub = len(files) == 1 and is_hub_name(files[0])
         corpus = load_corpus(
-            files, source=options.source, target=options.target, split=split, on_bad_row=options.on_bad_row
+            files,
+            source=options.source,
+            target=options.target,
+            split=split,
+            on_bad_row=options.on_bad_row,
+            name=options.dataset_config_name if on_hub else None,
+            revision=options.dataset_revision if on_hub else None,
+            streaming=options.streaming and on_hub,
         )
         if str(corpus.report):
             show(f"{split} data ({' '.join(files)}):\n{corpus.report}")
@@ -376,9 +438,7 @@ def evaluate(accelerator, model, tokenizer, valid: EncodedPairs, pairs: Dataset,
         sums += torch.stack([loss, batch["labels"].ne(-100).sum()]).double()
     loss_sum, tokens = accelerator.reduce(sums, "sum").tolist()
     pairs = pairs.select(range(min(options.eval_pairs, len(pairs))))
-    hypotheses = translate_shared(
-        accelerator, accelerator.unwrap_model(model), tokenizer, pairs["source"], num_beams=1
-    )
+    hypotheses, _ = translate_shared(accelerator, Translator(model, tokenizer), pairs["source"], num_beams=1)
     scores: Scores = score(
         hypotheses, list(pairs["target"]), tokenize=options.bleu_tokenize or bleu_tokenizer_for(options.target)
     )
@@ -390,32 +450,20 @@ def evaluate(accelerator, model, tokenizer, valid: EncodedPairs, pairs: Dataset,
         "valid_loss": loss_sum / tokens,
         "valid_bleu": scores.bleu,
         "valid_chrf": scores.chrf,
+        "valid_scored": scores.sentences,
         "bleu_signature": scores.bleu_signature,
         "chrf_signature": scores.chrf_signature,
         "evaluation_seconds": round(time.perf_counter() - start, 2),
     }
 
 
-def share(accelerator: Accelerator, items: Sequence) -> list:
-    """Returns this process's share of the items: every n-th."""
-    return list(items[accelerator.process_index :: accelerator.num_processes])
-
-
-def translate_shared(accelerator: Accelerator, model, tokenizer, sources, **generate_options) -> list[str]:
-    """Returns the translations of all sources, in order, on every process; each has made its share."""
-    sources = list(sources)
-    mine = Translator(model, tokenizer)(share(accelerator, sources), **generate_options)
-    translated = gather_object(list(zip(share(accelerator, range(len(sources))), mine, strict=True)))
-    return [text for _, text in sorted(translated)]
-
-
-def save(folder: Path, accelerator: Accelerator, model, tokenizer, log: RunLog) -> None:
-    """Writes a model that `from_pretrained` takes as it is; whole, or what was there stays."""
+def save(folder: Path, accelerator: Accelerator, model, tokenizer, facts: dict, repository: str | None) -> None:
+    """Writes a model that `from_pretrained` takes as it is, with its card; whole, or what was there stays."""
 
     def write(aside: Path) -> None:
         accelerator.unwrap_model(model).save_pretrained(aside)
         tokenizer.save_pretrained(aside)
-        (aside / "training.json").write_text(json.dumps(log.newest, indent=2) + "\n", encoding="utf-8")
+        write_facts(aside, facts, repository or str(folder))
 
     save_whole(folder, write)
 

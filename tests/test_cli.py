@@ -6,13 +6,17 @@ The fixture's model has learned to write its four words in capitals, so that eac
 import gzip
 import json
 import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
+from functools import partialmethod
 
 import pytest
 import torch
 
-from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, cli
+from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, Translator, cli
 from tinyseq.evaluation import score
 
 LEARNED = {"ant": "ANT", "bee": "BEE", "cow": "COW", "owl": "ŌWL"}
@@ -112,17 +116,20 @@ def test_an_empty_file_gives_an_empty_file(run, model, write):
 
 
 def test_a_long_file_is_written_in_portions_and_keeps_its_line_numbers(run, model, write, monkeypatch, caplog):
-    monkeypatch.setattr(cli, "PORTION", 2)
-    portions = []
-    write_lines = cli.write_lines
-    monkeypatch.setattr(cli, "write_lines", lambda output, lines: portions.append(lines) or write_lines(output, lines))
+    monkeypatch.setattr(Translator, "stream", partialmethod(Translator.stream, portion=2))
+    events = []
+    translate, write_lines = Translator.translate, cli.write_lines
+    monkeypatch.setattr(
+        Translator, "translate", lambda self, texts, **o: events.append(len(texts)) or translate(self, texts, **o)
+    )
+    monkeypatch.setattr(cli, "write_lines", lambda *a: events.append("written") or write_lines(*a))
     source = write("in.txt", b"ant\nbee\ncow\nbee\n" + b"x" * 90 + b"\n")
 
     code, out, err = run("translate", model, source)
 
     assert code == 0
     assert out.split(b"\n")[:4] == [b"ANT", b"BEE", b"COW", b"BEE"]
-    assert [len(lines) for lines in portions] == [2, 2, 1]
+    assert events == [2, "written", "written", 2, "written", "written", 1, "written"]
     assert "longer than the 30 pieces the model takes" in caplog.text  # on stderr, where pytest does not catch it
     assert "line 5 (91 pieces)" in caplog.text
 
@@ -138,7 +145,6 @@ def test_options_reach_the_search(run, model, write, caplog):
 def test_an_output_is_written_whole_or_not_at_all(run, model, write, tmp_path, monkeypatch):
     source = write("in.txt", b"ant\nbee\n")
     old = write("out.txt", b"as it was\n")
-    monkeypatch.setattr(cli, "PORTION", 1)
     write_lines = cli.write_lines
 
     def fail_at_bee(output, lines):
@@ -153,6 +159,18 @@ def test_an_output_is_written_whole_or_not_at_all(run, model, write, tmp_path, m
     assert (code, out, err) == (2, b"", b"tinyseq: error: the disk is full\n")
     assert old.read_bytes() == b"as it was\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_the_folder_of_an_adapter_is_a_model_too(run, model, write, tmp_path):
+    peft = pytest.importorskip("peft", reason="adapters need it: pip install peft")
+    network = TinySeqForConditionalGeneration.from_pretrained(model)
+    adapted = peft.get_peft_model(network, peft.LoraConfig(target_modules=["q_proj"]))  # it changes nothing yet
+    adapted.save_pretrained(tmp_path / "adapter")
+    TinySeqTokenizer.from_pretrained(model).save_pretrained(tmp_path / "adapter")
+
+    code, out, _ = run("translate", tmp_path / "adapter", write("in.txt", b"ant\n"))
+
+    assert (code, out) == (0, b"ANT\n")
 
 
 def test_a_file_can_be_translated_onto_itself(run, model, write):
@@ -202,6 +220,17 @@ def test_what_the_user_can_put_right_is_one_line_and_exit_code_2(run, model, wri
     assert err.startswith(b"tinyseq: error: ")
     assert err.count(b"\n") == 1
     assert message in err.decode()
+
+
+@pytest.mark.skipif(shutil.which("iconv") is None, reason="needs iconv")
+def test_the_way_out_that_is_named_for_a_bad_byte_leads_out(run, model, write):
+    bad = b"ant\nbe\xffe\n"
+    _, _, err = run("translate", model, write("bad.txt", bad))
+    command = re.search(r"iconv -c [^)]*", err.decode()).group()
+
+    repaired = subprocess.run(shlex.split(command), input=bad, capture_output=True).stdout
+
+    assert run("translate", model, write("good.txt", repaired)) == (0, b"ANT\nBEE\n", b"")
 
 
 @pytest.mark.parametrize(

@@ -507,7 +507,7 @@ def test_a_hub_data_set_is_loaded_with_its_name_and_revision(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     assert pairs_of(load_corpus("owner/books", name="de-en", revision="v1")) == PAIRS
-    assert asked == {"path": "owner/books", "name": "de-en", "revision": "v1"}
+    assert asked == {"path": "owner/books", "name": "de-en", "revision": "v1", "streaming": False}
 
 
 def test_a_hub_data_set_that_cannot_be_loaded_says_that_no_local_file_has_that_name(monkeypatch):

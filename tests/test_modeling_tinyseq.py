@@ -598,6 +598,38 @@ def test_the_projected_loss_is_cross_entropy_of_the_projection_with_a_constant_l
     assert_close(projection_cross_entropy(states, weight, labels, 0.2, PAD), expected)
 
 
+class DoubledProjection(torch.nn.Linear):
+    """A projection that is more than its weight, as an adapter or a quantiser makes it."""
+
+    def forward(self, states):
+        return 2 * super().forward(states)
+
+
+def doubled_forward(projection):
+    plain = projection.forward
+    projection.forward = lambda states: 2 * plain(states)  # as what splits or offloads a model does
+
+
+def doubled_class(projection):
+    projection.__class__ = DoubledProjection
+
+
+@pytest.mark.parametrize("doubled", [doubled_class, doubled_forward])
+def test_the_loss_without_logits_is_that_of_what_the_projection_gives_not_of_its_weight_alone(doubled):
+    model = random_model()
+    weight_alone = model(SOURCE, labels=LABELS, return_logits=False).loss
+    doubled(model.lm_head)
+    outputs = model(SOURCE, labels=LABELS, return_logits=False)
+    assert outputs.logits is None
+    logits = 2 * torch.nn.functional.linear(
+        model.model(SOURCE, decoder_input_ids=TARGET).last_hidden_state, model.lm_head.weight
+    )
+    logits = logits.index_fill(-1, torch.tensor([PAD]), 0)  # <pad> is never predicted
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), LABELS.flatten(), ignore_index=IGNORED)
+    assert_close(outputs.loss, expected)
+    assert (outputs.loss - weight_alone).abs() > 0.1
+
+
 def test_asking_for_neither_logits_nor_loss_is_refused():
     with pytest.raises(ValueError, match="return_logits=False leaves only the loss, which needs labels"):
         random_model()(SOURCE, decoder_input_ids=TARGET, return_logits=False)
@@ -860,7 +892,10 @@ def test_a_trained_tied_model_comes_back_tied_and_equal_by_every_class(kind, tmp
     """API-04, API-06"""
     model = train_a_little(random_model(**KINDS[kind]), steps=5)
     model.save_pretrained(tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {"config.json", "generation_config.json", "model.safetensors"}
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "config.json", "generation_config.json", "model.safetensors",
+        "configuration_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py",
+    }  # fmt: skip
     logits = logits_of(model)
     for model_class in (TinySeqForConditionalGeneration, AutoModelForSeq2SeqLM):
         loaded = load_without_complaint(model_class, tmp_path)
@@ -969,8 +1004,7 @@ def test_a_new_process_gets_the_same_logits_states_and_position_tables_in_float3
     sinusoidal = "sinusoidal" in kind
     assert len(found["tables"]) == (6 if sinusoidal else 0)  # two sides of three models
     for table in found["tables"]:
-        fresh = TinySeqSinusoidalPositions(small_config())
-        assert torch.equal(torch.tensor(table), fresh.make_table())
+        assert torch.equal(torch.tensor(table), TinySeqSinusoidalPositions(small_config()).table)
 
 
 def test_the_position_table_stays_float32_in_a_model_loaded_in_bfloat16(tmp_path):

@@ -339,6 +339,29 @@ def test_a_new_tokenizer_of_the_same_kind_is_trained_from_an_iterator_of_texts_o
     assert with_new.convert_tokens_to_ids("<x>") == len(with_new) - 1 <= 299
 
 
+def test_a_new_tokenizer_has_the_special_tokens_of_the_old_one_under_their_new_names(tokenizer):
+    old = copy.deepcopy(tokenizer)
+    old.add_special_tokens({"extra_special_tokens": ["<de>", "<en>"]})
+    old.add_special_tokens({"mask_token": "<mask>"})
+    new_names = {"</s>": "<end>", "<en>": "<es>"}
+    new = old.train_new_from_iterator(["uno dos tres", "cuatro cinco seis"], 300, special_tokens_map=new_names)
+    assert (new.eos_token, new.pad_token, new.mask_token) == ("<end>", "<pad>", "<mask>")
+    assert list(new.extra_special_tokens) == ["<de>", "<es>"]
+    assert len(new) <= 300
+    ids = new("uno dos").input_ids
+    assert ids[-1] == new.eos_token_id == new.get_vocab()["<end>"]
+    assert new.decode(ids, skip_special_tokens=True) == "uno dos"
+    assert "</s>" not in new.get_vocab()
+    again = new.train_new_from_iterator(["uno dos tres"], 300)
+    assert again.all_special_tokens == new.all_special_tokens
+
+
+def test_a_new_tokenizer_of_fewer_ids_than_bytes_is_larger_than_asked_and_says_so(tokenizer, caplog):
+    new = tokenizer.train_new_from_iterator(["uno dos tres"], 100)
+    assert len(new) == 259
+    assert "vocab_size=100 has no room for the bytes: 259" in caplog.text
+
+
 # ------------------------------------------------ saving and loading ------------------------------------------------
 
 
@@ -446,11 +469,12 @@ def test_added_tokens_are_found_in_text_and_decoded(tokenizer):
 def test_autotokenizer_gives_the_same_ids_with_or_without_the_package_and_trust_or_an_error_that_says_why(
     tokenizer, tmp_path, monkeypatch
 ):
-    """TOK-06: saved plainly and with its code; the package imported or not; code trusted or not."""
-    tokenizer.save_pretrained(tmp_path / "plain")
-    monkeypatch.setattr(TinySeqTokenizer, "_auto_class", "AutoTokenizer")
+    """TOK-06: saved with its code and without; the package imported or not; code trusted or not."""
     tokenizer.save_pretrained(tmp_path / "with code")
     assert (tmp_path / "with code" / "tokenization_tinyseq.py").exists()
+    monkeypatch.setattr(TinySeqTokenizer, "_auto_class", None)
+    tokenizer.save_pretrained(tmp_path / "plain")
+    assert not (tmp_path / "plain" / "tokenization_tinyseq.py").exists()
     script = """
 import json, sys
 from transformers import AutoTokenizer

@@ -12,8 +12,10 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from test_custom_code import WITHOUT_TINYSEQ
 
 from tinyseq import grammar
+from tinyseq.hub import split_card
 from train import RunOptions, learning_rate
 
 ROOT = Path(__file__).parents[1]
@@ -137,6 +139,27 @@ def test_a_process_that_knows_only_transformers_and_tinyseq_gives_the_text_of_ti
         assert translated.stdout.splitlines() == expected, translated.stderr
 
 
+def test_the_card_of_the_best_model_has_the_scores_of_the_test_set_and_a_snippet_that_prints_what_it_says(
+    finished_run, tmp_path
+):
+    folder, _ = finished_run
+    scores = json.loads((folder / "test.json").read_text())
+    card = (folder / "best" / "README.md").read_text(encoding="utf-8")
+    metadata, body = split_card(card)
+    assert metadata["language"] == ["en", "es"]
+    assert metadata["model-index"][0]["results"][0]["metrics"][0]["value"] == round(scores["bleu"], 2)
+    assert f"| test | 400 | beam 2 | {scores['bleu']:.2f} | {scores['chrf']:.2f} |" in body
+    assert scores["bleu_signature"] in body
+    assert "380 sentence pairs" in body
+    snippet = body.split("```python\n")[1].split("```")[0]
+    expected = snippet.rstrip().splitlines()[-1].partition("  # ")[2]
+    script = tmp_path / "snippet.py"
+    script.write_text(WITHOUT_TINYSEQ + snippet, encoding="utf-8")
+    used = run(sys.executable, script)
+    assert used.stdout == f"{expected}\n", used.stderr
+    assert expected
+
+
 def test_two_processes_give_the_weights_of_one_with_the_same_global_batch(corpus, tmp_path):
     common = [*TINY, "--train", corpus / "train.tsv", "--max_steps", 20, "--log_steps", 5, "--dropout", 0]
     alone = train(*common, "--gradient_accumulation_steps", 2, "--output_dir", tmp_path / "one")
@@ -194,6 +217,9 @@ def test_a_folder_that_holds_another_run_is_not_touched(finished_run, corpus):
         (["--train", "grammar", "--output_dir", "OUT", "--max_steps", "0"], "--max_steps 0 must be 1 or more"),
         (["--train", "grammar", "--output_dir", "OUT", "--d_model", "130"], "d_model=130 is not divisible"),
         (["--train", "grammar", "--output_dir", "OUT", "--label_smoothing", "1"], "--label_smoothing 1.0"),
+        (["--train", "grammar", "--output_dir", "OUT", "--card_examples", "-1"], "--card_examples -1"),
+        (["--train", "grammar", "--output_dir", "OUT", "--hub_private_repo"], "without --push_to_hub"),
+        (["--train", "grammar", "--output_dir", "OUT", "--push_to_hub"], "there is no Hub token"),
     ],
 )
 def test_bad_input_ends_with_one_line_before_anything_is_written(tmp_path, arguments, message):

@@ -4,14 +4,24 @@ The fixture's model has learned, in a second or two, to write the words of a sen
 """
 
 import itertools
+import json
 import random
 
+import datasets
+import pyarrow as pa
 import pytest
 import torch
-from transformers import BertConfig, BertLMHeadModel, GenerationConfig, MarianConfig, MarianMTModel
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    GenerationConfig,
+    MarianConfig,
+    MarianMTModel,
+    MarianTokenizer,
+)
 
-from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer
-from tinyseq.translation import Translator, is_blank, split_text
+from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, Translator
+from tinyseq.translation import is_blank, split_text
 
 SENTENCES = [" ".join(words) + "." for words in itertools.product(("a", "one"), ("big", "red"), ("dog", "cat"))]
 EXTRAS = {
@@ -145,6 +155,91 @@ def test_a_model_that_writes_a_newline_does_not_break_the_line(translator):
 
 def test_a_special_token_spelled_out_in_a_text_ends_nothing(translator):
     assert translator("say </s> loudly") == "loudly </s> say"
+
+
+# Streams and data sets -----------------------------------------------------------------------------------------------
+
+
+def test_a_stream_gives_the_translations_in_order_and_reads_a_portion_ahead_at_most(translator):
+    read = []
+
+    def texts():
+        for number in range(10**6):
+            read.append(number)
+            yield SENTENCES[number % len(SENTENCES)] if number != 4 else ""
+
+    translations = translator.stream(texts(), portion=3)
+    assert read == []
+
+    got = []
+    for ahead in (3, 3, 3, 6, 6, 6, 9):
+        got.append(next(translations))
+        assert len(read) == ahead
+    assert got == [backwards(sentence) if i != 4 else "" for i, sentence in enumerate(SENTENCES[:7])]
+
+
+def test_a_stream_gives_what_a_list_gives_and_takes_the_same_options(translator):
+    texts = ["a big dog.", "", "long", "x" * 100, " one red cat. "]
+
+    for portion in (1, 2, 5, 6):
+        streamed = list(translator.stream(iter(texts), portion=portion, max_new_tokens=15, num_beams=2))
+        assert streamed == translator(texts, max_new_tokens=15, num_beams=2)
+    assert list(translator.stream([])) == []
+
+
+def test_a_stream_counts_its_texts_from_its_beginning(translator, caplog):
+    texts = ["a", "one", "x" * 100, "a\udc00"]
+    translations = translator.stream(texts, portion=2, max_new_tokens=30)
+    assert len([next(translations) for _ in range(2)]) == 2
+    with pytest.raises(ValueError, match=r"texts\[3\] is no valid text"):
+        next(translations)
+
+    list(translator.stream(texts[:3], portion=2, max_new_tokens=30))
+    assert "line 3 (101 pieces)" in caplog.text
+
+
+def test_a_stream_draws_one_bar_on_request_for_all_its_portions(translator, capsys):
+    list(translator.stream(SENTENCES, portion=3, max_new_tokens=3))
+    assert capsys.readouterr() == ("", "")
+
+    list(translator.stream(SENTENCES, portion=3, max_new_tokens=3, progress=True))
+    assert capsys.readouterr().err.count("8/8") == 1
+
+
+@pytest.mark.parametrize("given, message", [("a big dog.", "single str"), ({"en": []}, "dict of 'en'")])
+def test_a_stream_refuses_what_is_not_several_texts(translator, given, message):
+    with pytest.raises(TypeError, match=message):
+        next(translator.stream(given))
+    with pytest.raises(ValueError, match="portion=0 must be 1 or more"):
+        next(translator.stream(["a"], portion=0))
+
+
+def test_a_column_of_a_data_set_is_translated_whole_or_by_map(translator):
+    dataset = datasets.Dataset.from_dict({"en": SENTENCES, "id": range(len(SENTENCES))})
+    expected = list(map(backwards, SENTENCES))
+
+    assert translator(dataset["en"]) == expected
+    assert list(translator.stream(dataset.to_iterable_dataset()["en"], portion=3)) == expected
+    mapped = dataset.map(lambda batch: {"ne": translator(batch["en"])}, batched=True, batch_size=3)
+    assert mapped["ne"][:] == expected
+
+
+def test_a_table_in_place_of_its_column_is_refused_by_its_columns(translator):
+    columns = {"en": ["a"], "de": ["b"]}
+    dataset = datasets.Dataset.from_dict(columns)
+
+    def translate(batch):
+        return {"es": translator(batch)}
+
+    for table in (dataset, dataset.to_iterable_dataset(), dataset.to_pandas(), pa.table(columns), columns):
+        with pytest.raises(TypeError, match=f"texts is a {type(table).__name__} of 'en', 'de'; give one of its"):
+            translator(table)
+    with pytest.raises(TypeError, match="texts is a LazyBatch of 'en', 'de'"):
+        dataset.map(translate, batched=True)
+    with pytest.raises(TypeError, match="texts is a DatasetDict of 'train'"):
+        translator.translate(datasets.DatasetDict(train=dataset))
+    with pytest.raises(TypeError, match=r"texts\[1\] is of type NoneType"):
+        translator(datasets.Dataset.from_dict({"en": ["a", None]})["en"])
 
 
 # Ends ----------------------------------------------------------------------------------------------------------------
@@ -356,6 +451,46 @@ def test_a_saved_model_is_loaded_with_its_tokenizer_in_evaluation(translator, tm
 
     assert (loaded.model.training, loaded.model.dtype, loaded.batch_size) == (False, torch.bfloat16, 3)
     assert Translator.from_pretrained(tmp_path)("a big dog.") == "dog big a."
+
+
+def test_a_marian_checkpoint_is_loaded_with_its_own_tokenizer(tmp_path):
+    sentencepiece = pytest.importorskip("sentencepiece", reason="MarianTokenizer needs it: pip install sentencepiece")
+    (tmp_path / "text").write_text("\n".join(SENTENCES), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"),
+        model_prefix=str(tmp_path / "both"),
+        vocab_size=99,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    pieces = sentencepiece.SentencePieceProcessor(str(tmp_path / "both.model"))
+    names = ["</s>", "<unk>", *(pieces.id_to_piece(i) for i in range(3, len(pieces))), "<pad>"]
+    (tmp_path / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
+    files = [str(tmp_path / name) for name in ("both.model", "both.model", "vocab.json")]  # source, target, ids
+    tokenizer = MarianTokenizer(*files, source_lang="en", target_lang="ne", model_max_length=20)
+    model = tiny_marian(tokenizer, max_length=20, num_beams=1)
+    model = learn(model, tokenizer, SENTENCES, list(map(backwards, SENTENCES)))
+    folder = tmp_path / "checkpoint"
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+    translate = Translator.from_pretrained(folder)
+
+    assert type(translate.tokenizer) is MarianTokenizer
+    assert translate(["one red cat.", "", " a big dog."]) == ["cat red one.", "", "dog big a."]
+    assert translate.translate([" ".join(["a big dog."] * 9)]).too_long == [0]
+
+
+def test_the_folder_of_an_adapter_is_loaded_with_the_model_it_belongs_to(translator, tmp_path):
+    peft = pytest.importorskip("peft", reason="adapters need it: pip install peft")
+    translator.model.save_pretrained(tmp_path / "base")
+    base = TinySeqForConditionalGeneration.from_pretrained(tmp_path / "base")
+    lora = peft.LoraConfig(target_modules=["q_proj", "v_proj"], r=4)
+    learned = learn(peft.get_peft_model(base, lora), translator.tokenizer, ["a big dog."], ["one red cat."])
+    learned.save_pretrained(tmp_path / "adapter")
+    translator.tokenizer.save_pretrained(tmp_path / "adapter")
+
+    assert Translator.from_pretrained(tmp_path / "adapter")("a big dog.") == "one red cat."
 
 
 def test_a_bar_is_drawn_on_request_only_and_counts_sentences(translator, capsys):

@@ -1,10 +1,10 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
-"""The command line: `tinyseq translate | evaluate`.
+"""The command line: `tinyseq translate | evaluate | push`.
 
 Standard output carries the result and nothing else, as UTF-8 whatever the locale; progress, warnings and errors go to
 standard error. What the user can put right is one line and exit code 2, never a traceback.
 
-Libraries are imported inside the commands: `tinyseq --help` should not wait for PyTorch.
+What only a command needs is imported inside it: `--help` waits for what `import tinyseq` needs, and for no more.
 """
 
 import argparse
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tinyseq.translation import Translator
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-PORTION = 10_000  # lines translated before they are written: a long file streams, and is still sorted by length
 EXIT_ERROR, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 130, 141  # the last two as a shell counts SIGINT and SIGPIPE
 
 TRANSLATE_EXAMPLES = """\
@@ -35,6 +34,12 @@ examples:
   tinyseq evaluate runs/en-de/final --source test.en --reference test.de
   tinyseq evaluate runs/en-zh/final --source test.en --reference test.zh --tokenize zh --json
   tinyseq evaluate runs/en-de/final --source test.en --reference a.de --reference b.de --output test.hyp
+"""
+PUSH_EXAMPLES = """\
+examples:
+  tinyseq push runs/en-de/best your-name/tinyseq-en-de
+  tinyseq push runs/en-de/best your-name/tinyseq-en-de --private --revision v2
+The token is that of `hf auth login`, or of the variable HF_TOKEN.
 """
 
 
@@ -100,6 +105,24 @@ def make_parser() -> argparse.ArgumentParser:
     )
     evaluate.add_argument("--json", action="store_true", help="print the scores as JSON")
     evaluate.set_defaults(run=run_evaluate)
+
+    push_command = commands.add_parser(
+        "push",
+        help="Put a model on the Hugging Face Hub, with its card.",
+        description="Put a model on the Hugging Face Hub: weights, tokenizer, code and model card in one commit, or "
+        "nothing. What an author wrote into the README.md there is kept.",
+        epilog=PUSH_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    push_command.add_argument("model", metavar="MODEL", help="folder of a model, as train.py leaves it in best/")
+    push_command.add_argument("name", metavar="NAME", help="owner/name; without an owner it is your own")
+    push_command.add_argument(
+        "--private", action="store_true", help="make a new repository private; refuse one that is there and public"
+    )
+    push_command.add_argument("--revision", metavar="R", help="branch to push to; made if it is not there")
+    push_command.add_argument("--message", metavar="M", default="Upload tinyseq model", help="of the commit")
+    push_command.set_defaults(run=run_push)
     return parser
 
 
@@ -138,19 +161,15 @@ def positive(text: str) -> int:
 
 def run_translate(options: argparse.Namespace) -> None:
     """`tinyseq translate`."""
-    from tqdm.auto import tqdm
-
     from tinyseq.corpus import read_lines
 
     check_output(options.output)
     lines = list(read_lines(options.file))  # all of them, so that a bad byte is found before anything is written
     translator = load_translator(options)
-    bar = tqdm(total=len(lines), unit=" sentences", disable=not sys.stderr.isatty())
-    with bar, whole_file(options.output) if options.output else nullcontext(sys.stdout.buffer) as output:
-        for start in range(0, len(lines), PORTION):
-            portion = lines[start : start + PORTION]
-            done = translator.translate(portion, progress=bar, first_line=start + 1, **generate_options(options))
-            write_lines(output, done.texts)
+    translations = translator.stream(lines, progress=sys.stderr.isatty(), **generate_options(options))
+    with whole_file(options.output) if options.output else nullcontext(sys.stdout.buffer) as output:
+        for translation in translations:
+            write_lines(output, [translation])
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
@@ -178,6 +197,20 @@ def run_evaluate(options: argparse.Namespace) -> None:
     write_lines(sys.stdout.buffer, [text])
 
 
+def run_push(options: argparse.Namespace) -> None:
+    """`tinyseq push`."""
+    from tinyseq.hub import push
+
+    url = push(
+        options.model,
+        options.name,
+        private=options.private or None,
+        revision=options.revision,
+        message=options.message,
+    )
+    write_lines(sys.stdout.buffer, [url])
+
+
 def load_translator(options: argparse.Namespace) -> "Translator":
     """Returns the model as the options want it; a model that is not there is one line."""
     from safetensors import SafetensorError
@@ -188,7 +221,8 @@ def load_translator(options: argparse.Namespace) -> "Translator":
     is_folder = os.path.isdir(options.model)
     if not is_folder and not HUB_NAME.fullmatch(options.model):
         raise ValueError(f"{options.model}: there is no such folder (looked from {os.getcwd()})")
-    if is_folder and not os.path.isfile(os.path.join(options.model, "config.json")):
+    configs = ("config.json", "adapter_config.json")
+    if is_folder and not any(os.path.isfile(os.path.join(options.model, name)) for name in configs):
         raise ValueError(f"{options.model}: holds no config.json, so it is not the folder of a model")
     logging.disable_progress_bar()
     names = ("device", "dtype", "revision", "trust_remote_code", "batch_size")

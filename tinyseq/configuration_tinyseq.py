@@ -6,11 +6,16 @@ What a *run* needs (learning rate, data, seeds) is not here but in ``train.py``;
 """
 
 import difflib
+import os
+from pathlib import Path
+from typing import Any
 
 from huggingface_hub.dataclasses import strict
 from transformers import GenerationConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 from transformers.utils import logging
+
+from .push_tinyseq import PushToHub
 
 logger = logging.get_logger(__name__)
 
@@ -18,9 +23,16 @@ POSITIONS = ("sinusoidal", "learned", "rotary")
 # What says how to decode: it has its place in the generation config
 GENERATION_NAMES = set(GenerationConfig().to_dict()) - set(PreTrainedConfig().to_dict())
 
+# Where the Auto classes find the code that travels with a model's weights
+CODE_OF_A_MODEL = {
+    "AutoConfig": "configuration_tinyseq.TinySeqConfig",
+    "AutoModel": "modeling_tinyseq.TinySeqModel",
+    "AutoModelForSeq2SeqLM": "modeling_tinyseq.TinySeqForConditionalGeneration",
+}
+
 
 @strict
-class TinySeqConfig(PreTrainedConfig):
+class TinySeqConfig(PushToHub, PreTrainedConfig):
     """Configuration of a [`TinySeqModel`].
 
     The names are those of BART and Marian, so that other tools can read them. The defaults are the paper's design at a
@@ -61,13 +73,16 @@ class TinySeqConfig(PreTrainedConfig):
     """
 
     model_type = "tinyseq"
+    _auto_class = "AutoConfig"  # its code is saved beside it
     attribute_map = {
         "hidden_size": "d_model",
         "num_attention_heads": "encoder_attention_heads",
         "num_hidden_layers": "encoder_layers",
     }
     keys_to_ignore_at_inference = ["cache"]
-    base_model_fsdp_plan = None
+    # Encoder and decoder, each a model of its own, have the plans for several processes: see modeling_tinyseq.py
+    base_model_tp_plan = {}
+    base_model_fsdp_plan = {}
 
     vocab_size: int = 8000
     d_model: int = 256
@@ -112,6 +127,12 @@ class TinySeqConfig(PreTrainedConfig):
             warn_of_generation_setting(name)
         else:
             super().__setattr__(name, value)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any):
+        """As in every configuration; `auto_map` then names the code that lies in the folder, and no other."""
+        has_model_code = Path(save_directory, "modeling_tinyseq.py").is_file()
+        self.auto_map = dict(CODE_OF_A_MODEL) if has_model_code else {}
+        super().save_pretrained(save_directory, *args, **kwargs)
 
     def validate_architecture(self):
         """Refuses values out of range. Part of the strict validation: runs at construction.

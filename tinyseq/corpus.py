@@ -121,8 +121,9 @@ class _Gate:
             if self.on_bad_bytes == "stop":
                 raise CorpusError(
                     f"{prefix}{number}: byte {error.start + 1} of this line (0x{raw[error.start]:02x}) is not valid "
-                    f"UTF-8: {error.reason}. Convert the file (iconv -f latin1 -t utf-8, if it is Latin-1), or pass "
-                    'on_bad_bytes="replace" to put U+FFFD there.'
+                    f"UTF-8: {error.reason}. Convert the file (iconv -f latin1 -t utf-8, if it is Latin-1), or leave "
+                    "such bytes out (iconv -c -f utf-8 -t utf-8). From Python, "
+                    'on_bad_bytes="replace" puts U+FFFD there.'
                 ) from error
         self.report.add(REPAIRED, f"{prefix}{number}")
         return raw.decode(errors="replace")
@@ -515,14 +516,30 @@ def _folder_sections(path: str, sides: _Sides, gate: _Gate, split: str, name: st
 
 
 def _data_set_section(
-    loaded: datasets.Dataset | datasets.DatasetDict, path: str, sides: _Sides, gate: _Gate, split: str
+    loaded: datasets.Dataset | datasets.DatasetDict | datasets.IterableDatasetDict,
+    path: str,
+    sides: _Sides,
+    gate: _Gate,
+    split: str,
 ) -> _Section:
-    if isinstance(loaded, datasets.DatasetDict):
+    if isinstance(loaded, dict):
         split = _find_split(loaded, split, path)
         loaded, path = loaded[split], f"{path} {split}"
     prefix = f"{path} row "
     batches = loaded.with_format("arrow").iter(batch_size=10_000)
-    return _Section(prefix, prefix, _arrow_rows(batches, loaded.features, prefix, sides, gate))
+    if loaded.features is not None:
+        return _Section(prefix, prefix, _arrow_rows(batches, loaded.features, prefix, sides, gate))
+    return _Section(prefix, prefix, _streamed_rows(batches, path, prefix, sides, gate))
+
+
+def _streamed_rows(
+    batches: Iterator[pa.Table], path: str, prefix: str, sides: _Sides, gate: _Gate
+) -> Iterator[tuple[int, str, str]]:
+    """Rows of a data set whose columns are known only when its first rows have come."""
+    first = next(batches, None)
+    if first is not None:
+        features = datasets.Features.from_arrow_schema(first.schema)
+        yield from _arrow_rows(chain([first], batches), features, prefix, sides, gate)
 
 
 def _find_split(splits: Iterable[str], wanted: str, path: str) -> str:
@@ -560,7 +577,8 @@ def _built_in_section(sides: _Sides, split: str) -> _Section:
     return _Section(prefix, prefix, ((number, *text) for number, text in enumerate(texts, start=1)))
 
 
-def _looks_like_hub_id(path: str) -> bool:
+def is_hub_name(path: str) -> bool:
+    """Whether `path`, which is no local file or folder, can be the name of a data set on the Hub."""
     is_file_name = path.lower().endswith((".gz", ".txt", ".tsv", ".csv", ".parquet", *JSON_NAMES))
     is_local = os.path.exists(path) or os.path.isdir(os.path.dirname(path))
     return re.fullmatch(r"\w[\w.-]*/[\w.-]+", path) is not None and not is_file_name and not is_local
@@ -576,6 +594,7 @@ def load_corpus(
     on_bad_bytes: str = "stop",
     revision: str | None = None,
     name: str | None = None,
+    streaming: bool = False,
 ) -> Corpus:
     """Reads parallel text into checked pairs. Text is kept as it is, outer spaces and control characters too.
 
@@ -597,6 +616,7 @@ def load_corpus(
         on_bad_bytes: "stop" raises at bytes that are not UTF-8; "replace" puts U+FFFD there and counts the lines.
         revision: Branch, tag or commit of a Hub data set.
         name: Configuration of a data set that has several.
+        streaming: Read a Hub data set over the network as it is needed, without a copy on the disk.
 
     Raises:
         CorpusError: A `ValueError` naming the argument, or file and line, and what to do.
@@ -612,8 +632,12 @@ def load_corpus(
     path = paths[0]
     is_built_in = given == [BUILT_IN]  # a Path of that name is not equal to it
     is_folder = len(paths) == 1 and not is_built_in and os.path.isdir(path)
-    is_hub_id = len(paths) == 1 and not is_built_in and _looks_like_hub_id(path)
-    for argument, value, is_usable in (("revision", revision, is_hub_id), ("name", name, is_hub_id or is_folder)):
+    is_hub_id = len(paths) == 1 and not is_built_in and is_hub_name(path)
+    for argument, value, is_usable in (
+        ("revision", revision, is_hub_id),
+        ("name", name, is_hub_id or is_folder),
+        ("streaming", streaming or None, is_hub_id),
+    ):
         if value is not None and not is_usable:
             raise CorpusError(f"{argument}={value!r} has no meaning for {_listed(paths)}; leave it out.")
 
@@ -626,7 +650,7 @@ def load_corpus(
         sections = _folder_sections(path, sides, gate, split, name)
     elif is_hub_id:
         where = f"{path} (no such local file, so taken for a Hub data set)"
-        loaded = _loaded(where, lambda: datasets.load_dataset(path, name, revision=revision))
+        loaded = _loaded(where, lambda: datasets.load_dataset(path, name, revision=revision, streaming=streaming))
         sections = [_data_set_section(loaded, path, sides, gate, split)]
     else:
         sections = [_file_section(path, sides, gate)]

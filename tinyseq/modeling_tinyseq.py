@@ -40,6 +40,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_tinyseq import TinySeqConfig
+from .push_tinyseq import PushToHub
 
 logger = logging.get_logger(__name__)
 
@@ -218,12 +219,11 @@ class TinySeqSinusoidalPositions(nn.Module):
     def __init__(self, config: TinySeqConfig):
         super().__init__()
         # float32 in a model of any dtype, and not saved: `_init_weights` fills it whenever the model is made or loaded
-        shape = (config.max_position_embeddings, config.d_model)
-        self.table = nn.Buffer(torch.empty(shape, dtype=torch.float32), persistent=False)
+        self.table = nn.Buffer(self.make_table(config.max_position_embeddings, config.d_model), persistent=False)
 
-    def make_table(self) -> torch.Tensor:
-        """Returns the table, (max_position_embeddings, d_model)."""
-        positions, width = self.table.shape
+    @staticmethod
+    def make_table(positions: int, width: int) -> torch.Tensor:
+        """Returns the table, (positions, width)."""
         frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
         angles = torch.arange(positions, dtype=torch.float64)[:, None] * frequencies
         return torch.cat([angles.sin(), angles.cos()[:, : width // 2]], dim=-1).float()
@@ -385,10 +385,8 @@ class TinySeqAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             **kwargs,
         )
-        merged = output.reshape(
-            hidden_states.shape
-        )  # (batch, query_len, heads, head_dim) -> (batch, query_len, d_model)
-        return self.out_proj(merged), weights
+        # (batch, query_len, heads, head_dim) -> (batch, query_len, d_model), or this process's share of both
+        return self.out_proj(output.reshape(*hidden_states.shape[:-1], -1)), weights
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -487,7 +485,7 @@ class TinySeqDecoderLayer(TinySeqLayer):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-class TinySeqPreTrainedModel(PreTrainedModel):
+class TinySeqPreTrainedModel(PushToHub, PreTrainedModel):
     """What Transformers needs to know of every TinySeq model, and how weights start."""
 
     config: TinySeqConfig
@@ -526,7 +524,7 @@ class TinySeqPreTrainedModel(PreTrainedModel):
             init.ones_(module.weight)
             init.zeros_(module.bias)
         elif isinstance(module, TinySeqSinusoidalPositions):
-            init.copy_(module.table, module.make_table())
+            init.copy_(module.table, module.make_table(*module.table.shape))
 
     def resize_token_embeddings(
         self,
@@ -560,8 +558,25 @@ class TinySeqPreTrainedModel(PreTrainedModel):
         }
 
 
+def tensor_parallel_plan(*attentions: str) -> dict[str, str]:
+    """Returns how a stack is split over processes: by attention heads, by feed-forward width, and by vocabulary.
+
+    Args:
+        attentions: Names of the attention blocks of each layer.
+    """
+    plan = {"embed_tokens": "embedding_rowwise", "layers.*.fc1": "colwise", "layers.*.fc2": "rowwise"}
+    for attention in attentions:
+        for projection in ("q_proj", "k_proj", "v_proj"):
+            plan[f"layers.*.{attention}.{projection}"] = "colwise"
+        plan[f"layers.*.{attention}.out_proj"] = "rowwise"
+    return plan
+
+
 class TinySeqStack(TinySeqPreTrainedModel):
     """What encoder and decoder share: embedding, scaling and positions in front of a stack of layers."""
+
+    # FSDP gathers one layer at a time. The tied embeddings stay with the whole model, which runs before and after all
+    _fsdp_plan = {"layers.*": "free_full_weight"}
 
     def __init__(self, config: TinySeqConfig, heads: int):
         super().__init__(config)
@@ -624,6 +639,7 @@ class TinySeqStack(TinySeqPreTrainedModel):
 class TinySeqEncoder(TinySeqStack):
     """Reads the source: embedding, positions, `encoder_layers` layers. Usable alone."""
 
+    _tp_plan = tensor_parallel_plan("self_attn")
     _can_record_outputs = {
         "hidden_states": TinySeqEncoderLayer,
         "attentions": OutputRecorder(TinySeqAttention, index=1, layer_name="self_attn"),
@@ -674,6 +690,7 @@ class TinySeqEncoder(TinySeqStack):
 class TinySeqDecoder(TinySeqStack):
     """Writes the target: embedding, positions, `decoder_layers` layers that look at the encoder's states."""
 
+    _tp_plan = tensor_parallel_plan("self_attn", "encoder_attn")
     _can_record_outputs = {
         "hidden_states": TinySeqDecoderLayer,
         "attentions": OutputRecorder(TinySeqAttention, index=1, layer_name="self_attn"),
@@ -756,6 +773,7 @@ class TinySeqDecoder(TinySeqStack):
 class TinySeqModel(TinySeqPreTrainedModel):
     """Encoder and decoder over one embedding, without the output projection."""
 
+    _auto_class = "AutoModel"  # its code is saved with its weights
     _tied_weights_keys = {
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",
@@ -773,6 +791,8 @@ class TinySeqModel(TinySeqPreTrainedModel):
         self.encoder = TinySeqEncoder(config)
         self.decoder = TinySeqDecoder(config)
         self.post_init()
+        if self.shared is not None:
+            self._tp_plan["shared"] = "embedding_rowwise"  # as the embeddings and the projection tied to it
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Returns the embedding that both sides share or, untied, the encoder's."""
@@ -842,11 +862,13 @@ class TinySeqModel(TinySeqPreTrainedModel):
 class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
     """The translation model: [`TinySeqModel`], the output projection, the loss, and `generate()`."""
 
+    _auto_class = "AutoModelForSeq2SeqLM"  # its code is saved with its weights
     _tied_weights_keys = {
         "lm_head.weight": "model.shared.weight",
         "model.encoder.embed_tokens.weight": "model.shared.weight",
         "model.decoder.embed_tokens.weight": "model.shared.weight",
     }
+    _tp_plan = {"lm_head": "colwise_gather_output"}
 
     def __init__(self, config: TinySeqConfig):
         super().__init__(config)
@@ -858,6 +880,12 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Returns `labels`, (batch, target_len), moved one to the right behind BEGIN; data collators call this."""
         return shift_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+
+    @property
+    def projection_is_plain(self) -> bool:
+        """Whether `lm_head` is its weight and no more: not split over processes, quantised, adapted or offloaded."""
+        head = self.lm_head
+        return type(head) is nn.Linear and type(head.weight) is nn.Parameter and "forward" not in vars(head)
 
     @property
     def longest_output(self) -> int:
@@ -946,11 +974,14 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
 
         # `<pad>` is never a target: its logit is the constant 0, so that its embedding row, zero at the start, has no
         # gradient and stays zero. Marian's form of the model, in which other tools run it, counts on that.
-        pad = self.config.pad_token_id if 0 <= self.config.pad_token_id < self.lm_head.weight.shape[0] else None
+        pad = self.config.pad_token_id if 0 <= self.config.pad_token_id < self.config.vocab_size else None
         logits = loss = None
-        if return_logits:
+        # `torch.compile` takes no loop over as many positions as happen to have a label
+        if return_logits or not self.projection_is_plain or is_torchdynamo_compiling():
             logits = self.lm_head(states)
             if pad is not None:
+                # Autograd forbids to change in place what comes out of a projection that is split over processes
+                logits = logits if self.projection_is_plain else logits.clone()
                 logits[..., pad] = 0
         if labels is not None:
             if logits is None:
@@ -965,7 +996,7 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
 
         return Seq2SeqLMOutput(
             loss=loss,
-            logits=logits,
+            logits=logits if return_logits else None,
             cache=outputs.cache,
             decoder_hidden_states=outputs.decoder_hidden_states,
             decoder_attentions=outputs.decoder_attentions,

@@ -19,11 +19,16 @@ def write_options(path: Path, options: dict[str, Any]) -> None:
 
 
 class RunLog:
-    """The run's figures: a line of JSON each, the trackers, and a curve drawn anew at each evaluation."""
+    """The run's figures: a line of JSON each, the trackers, and a curve drawn anew at each evaluation.
 
-    def __init__(self, path: Path, accelerator: Accelerator):
+    Attributes:
+        facts: What holds for the whole run: its data, sizes, options, versions.
+    """
+
+    def __init__(self, path: Path, accelerator: Accelerator, facts: dict[str, Any] | None = None):
         self.path = path
         self.accelerator = accelerator
+        self.facts = facts or {}
         self.lines: list[dict] = []
         if accelerator.is_main_process:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,8 +36,8 @@ class RunLog:
 
     @property
     def newest(self) -> dict:
-        """The newest value of every figure."""
-        return {name: value for line in self.lines for name, value in line.items()}
+        """What is written beside a model's weights: the facts, and the newest value of every figure."""
+        return {**self.facts, **{name: value for line in self.lines for name, value in line.items()}}
 
     def write(self, line: dict) -> None:
         """Notes figures of one update, which `line["step"]` names."""

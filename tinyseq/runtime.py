@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
 
 def keep_freed_memory() -> bool:
     """Makes glibc keep freed memory for the next tensor; returns whether that could be set.
@@ -38,3 +40,12 @@ def versions() -> dict[str, str]:
         return found  # no git, or not a checkout
     found["commit"] = answer.stdout.strip()
     return found
+
+
+def machine(processes: int = 1) -> str:
+    """Returns in words what is computed on: the devices of all processes, which are taken to be alike."""
+    if torch.cuda.is_available():
+        return f"{processes} x {torch.cuda.get_device_name()}"
+    threads = torch.get_num_threads()
+    each = f"{threads} thread{'s' * (threads > 1)} of a CPU ({platform.machine()})"
+    return each if processes == 1 else f"{processes} processes, each on {each}"

@@ -20,6 +20,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import TokenizersBackend
 from transformers.utils import logging
 
+from .push_tinyseq import PushToHub
+
 logger = logging.get_logger(__name__)
 
 END, PAD, SPACE = "</s>", "<pad>", "▁"
@@ -32,13 +34,14 @@ ALGORITHMS = ("unigram", "bpe")
 WORDS = rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}|{SPACE}?[^\p{{L}}\p{{M}}\p{{N}}{SPACE}]"
 
 
-class TinySeqTokenizer(TokenizersBackend):
+class TinySeqTokenizer(PushToHub, TokenizersBackend):
     """Fast tokenizer with byte fallback; make one with [`TinySeqTokenizer.train`].
 
     Special tokens that a text spells out (``"</s>"``) are text and stay text: a line of a corpus can't end a sentence.
     Pass ``split_special_tokens=False`` in a call to have them read as special tokens.
     """
 
+    _auto_class = "AutoTokenizer"  # its code is saved beside it
     vocab_files_names = {"tokenizer_file": "tokenizer.json"}
     model_input_names = ["input_ids", "attention_mask"]
     padding_side = "right"
@@ -89,14 +92,7 @@ class TinySeqTokenizer(TokenizersBackend):
         backend.post_processor = processors.TemplateProcessing(
             single=f"$A {END}", pair=f"$A $B {END}", special_tokens=[(END, backend.token_to_id(END))]
         )
-        tokenizer = cls(
-            tokenizer_object=backend,
-            eos_token=END,
-            pad_token=PAD,
-            model_max_length=model_max_length,
-            split_special_tokens=True,
-            clean_up_tokenization_spaces=False,
-        )
+        tokenizer = cls.wrap(backend, END, PAD, model_max_length)
         if len(tokenizer) < most:
             logger.warning(
                 f"The texts gave a vocabulary of {len(tokenizer)} where up to {most} were asked for: there was "
@@ -104,18 +100,45 @@ class TinySeqTokenizer(TokenizersBackend):
             )
         return tokenizer
 
+    @classmethod
+    def wrap(cls, backend: Tokenizer, end: str, pad: str, model_max_length: int) -> "TinySeqTokenizer":
+        """Returns `backend` as a TinySeq tokenizer, with its end and padding tokens."""
+        return cls(
+            tokenizer_object=backend,
+            eos_token=end,
+            pad_token=pad,
+            model_max_length=model_max_length,
+            split_special_tokens=True,
+            clean_up_tokenization_spaces=False,
+        )
+
     def train_new_from_iterator(
         self, text_iterator, vocab_size, length=None, new_special_tokens=None, special_tokens_map=None, **kwargs
     ) -> "TinySeqTokenizer":
-        """Returns a tokenizer of the same kind, learned from an iterator of texts or of lists of texts."""
+        """Returns a tokenizer of the same kind, learned from an iterator of texts or of lists of texts.
+
+        It has the special tokens of this one, under the names that `special_tokens_map` (old name to new) gives them.
+        As with the library's own byte-level tokenizers, a `vocab_size` that is too small for the bytes is exceeded.
+        """
         algorithm = "bpe" if isinstance(self.backend_tokenizer.model, models.BPE) else "unigram"
         texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))
-        new_special_tokens = list(new_special_tokens or [])
-        tokenizer = type(self).train(
-            texts, vocab_size - len(new_special_tokens), algorithm, model_max_length=self.model_max_length, **kwargs
-        )
-        if new_special_tokens:
-            tokenizer.add_special_tokens({"extra_special_tokens": new_special_tokens})
+        names = special_tokens_map or {}
+        roles = {role: names.get(token, token) for role, token in self.special_tokens_map.items()}
+        extra = [names.get(token, token) for token in map(str, self.extra_special_tokens)]
+        extra += new_special_tokens or []
+        own = {END: roles.pop("eos_token", END), PAD: roles.pop("pad_token", PAD)}
+        size = vocab_size - len(roles) - len(extra)
+        if size < SMALLEST_VOCABULARY:
+            logger.warning(
+                f"vocab_size={vocab_size} has no room for the bytes: {SMALLEST_VOCABULARY} ids are in every vocabulary"
+            )
+            size = SMALLEST_VOCABULARY
+        tokenizer = type(self).train(texts, size, algorithm, model_max_length=self.model_max_length, **kwargs)
+        if own != {END: END, PAD: PAD}:
+            backend = json.dumps(renamed(json.loads(tokenizer.backend_tokenizer.to_str()), own))
+            tokenizer = type(self).wrap(Tokenizer.from_str(backend), own[END], own[PAD], self.model_max_length)
+        if roles or extra:
+            tokenizer.add_special_tokens({**roles, "extra_special_tokens": extra})
         return tokenizer
 
     def _save_pretrained(self, save_directory, file_names, legacy_format=None, filename_prefix=None):
@@ -124,6 +147,15 @@ class TinySeqTokenizer(TokenizersBackend):
         self.backend_tokenizer.no_truncation()
         self.backend_tokenizer.no_padding()
         return super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
+
+
+def renamed(node, names: dict[str, str]):
+    """Returns the JSON value `node` with every string that has a new name, keys included, under that name."""
+    if isinstance(node, dict):
+        return {names.get(key, key): renamed(value, names) for key, value in node.items()}
+    if isinstance(node, list):
+        return [renamed(value, names) for value in node]
+    return names.get(node, node) if isinstance(node, str) else node
 
 
 def learnable_parts(texts: list[str], pieces: int) -> list[str]:

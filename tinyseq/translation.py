@@ -9,8 +9,9 @@ with others of its length, searched by ``model.generate``, decoded, put back in 
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from transformers.utils import logging
 logger = logging.get_logger(__name__)
 
 LINES_SHOWN = 5
+PORTION = 10_000  # texts that a stream reads before it translates them: enough to sort by length, little to keep
 
 # Where a text that is too long is cut, in order of preference; a cut is the end of a match
 SENTENCE_END = re.compile(r"[.!?…؟۔।][\"'”’»)\]]*\s+|[。！？｡][」』”’）]*\s*|\s*\n\s*")
@@ -57,6 +59,15 @@ class Translator:
     """Translates texts with any encoder-decoder model of Transformers and its tokenizer.
 
     How to search (beams, lengths, penalties) is in `model.generation_config`; options of a call go before it.
+
+    Three ways to call it, by what one wants back: `translator(texts)` the translations, `translator.stream(texts)` the
+    same one after another while the texts are still being read, `translator.translate(texts)` also what was noticed.
+
+        >>> translator("Two dogs play.")
+        >>> translator(dataset["en"], num_beams=5)
+        >>> dataset.map(lambda batch: {"de": translator(batch["en"])}, batched=True, batch_size=10_000)
+        >>> for translation in translator.stream(texts):
+        ...     print(translation)
     """
 
     def __init__(self, model: Any, tokenizer: Any, batch_size: int = 64):
@@ -84,7 +95,7 @@ class Translator:
         """Returns a translator with the model and the tokenizer of a folder or of a repository on the Hub.
 
         Args:
-            path: The folder, or the repository's name.
+            path: The folder, or the repository's name. With PEFT installed, that of an adapter will do.
             device: `None`: CUDA if there is a device, else the CPU.
             dtype: Of the weights, such as `"bfloat16"`. `None`: as they were saved.
             revision: Branch, tag or commit of the repository.
@@ -101,13 +112,40 @@ class Translator:
         return cls(model.to(device), tokenizer, batch_size)
 
     def __call__(self, texts: str | Iterable[str], **generate_options: Any) -> str | list[str]:
-        """Returns the translation of a text, or the list of the translations of several."""
+        """Returns the translation of a text, or the list of the translations of several, however they are given."""
         if isinstance(texts, str):
             return self.translate([texts], **generate_options).texts[0]
-        return self.translate(list(texts), **generate_options).texts
+        return self.translate(texts, **generate_options).texts
+
+    def stream(
+        self, texts: Iterable[str], *, portion: int = PORTION, progress: bool = False, **generate_options: Any
+    ) -> Iterator[str]:
+        """Yields the translations in order, and keeps no more than a portion of the texts in memory.
+
+        Args:
+            texts: The sources, as many as there are; they are read when their turn comes.
+            portion: So many texts are read, sorted by length and translated, before the first of them is yielded and
+                the next are read. Less gives the first sooner, and is slower as a whole.
+            progress: Whether to draw a bar on stderr.
+            generate_options: Options of `model.generate`.
+
+        Raises:
+            TypeError: `texts` or one of them is of the wrong type.
+            ValueError: An item is no valid text, or an option is not allowed.
+        """
+        check_is_iterable_of_texts(texts)
+        if portion < 1:
+            raise ValueError(f"portion={portion} must be 1 or more")
+        total = len(texts) if isinstance(texts, Sized) else None
+        remaining = iter(texts)
+        first_line = 1
+        with tqdm(total=total, unit=" sentences", disable=not progress) as bar:
+            while read := list(islice(remaining, portion)):
+                yield from self.translate(read, progress=bar, first_line=first_line, **generate_options).texts
+                first_line += len(read)
 
     def translate(
-        self, texts: Sequence[str], *, progress: bool | tqdm = False, first_line: int = 1, **generate_options: Any
+        self, texts: Iterable[str], *, progress: bool | tqdm = False, first_line: int = 1, **generate_options: Any
     ) -> Translations:
         """Returns the translations of `texts`, and what was noticed.
 
@@ -118,10 +156,12 @@ class Translator:
             generate_options: Options of `model.generate`: `num_beams`, `length_penalty`, `max_new_tokens`, ...
 
         Raises:
-            TypeError: An item is not a string.
+            TypeError: `texts` or one of them is of the wrong type.
             ValueError: An item is no valid text, or an option is not allowed.
         """
-        check_texts(texts)
+        check_is_iterable_of_texts(texts)
+        texts = list(texts)
+        check_texts(texts, first_line - 1)
         per_text = self.setting("num_return_sequences", generate_options)
         if per_text not in (None, 1):
             raise ValueError(f"num_return_sequences={per_text}: here a text has one translation; use model.generate")
@@ -258,11 +298,25 @@ def split_text(text: str, fits: Callable[[str], bool], joint: str = "") -> list[
     return split_text(text[:cut], fits, joint) + split_text(text[cut:], fits, space)
 
 
-def check_texts(texts: Sequence[str]) -> None:
-    """Refuses what is not a sequence of texts that UTF-8 can hold, naming the item."""
+def check_is_iterable_of_texts(texts: Iterable[str]) -> None:
+    """Refuses what can be iterated over and gives something else: a single text its characters, a table its names."""
     if isinstance(texts, str):
-        raise TypeError("texts is a single str, not a list of them; call the translator itself: translator(text)")
-    for index, text in enumerate(texts):
+        raise TypeError("texts is a single str, not several; call the translator itself: translator(text)")
+    names: Iterable[Any] | None = getattr(texts, "column_names", None)  # a `datasets.Dataset`, an Arrow table
+    if names is None:
+        names = getattr(texts, "columns", None)  # a data frame
+    if names is None and isinstance(texts, Mapping):  # such as the batches of `Dataset.map`
+        names = texts
+    if names is not None:
+        shown = ", ".join(repr(name) for name in names)
+        raise TypeError(
+            f"texts is a {type(texts).__name__} of {shown or 'nothing'}; give one of its columns of text: texts[NAME]"
+        )
+
+
+def check_texts(texts: Sequence[str], first: int = 0) -> None:
+    """Refuses what is no text that UTF-8 can hold, naming the item; `first` is the number of the first one."""
+    for index, text in enumerate(texts, start=first):
         if not isinstance(text, str):
             raise TypeError(f"texts[{index}] is of type {type(text).__name__}; give a str")
         try:
