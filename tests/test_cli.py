@@ -331,3 +331,18 @@ def test_evaluate_refuses_files_that_do_not_match_before_it_loads_a_model(
 
     assert (code, out) == (2, b"")
     assert message in err.decode()
+
+
+def test_the_card_is_shown_as_a_push_would_write_it(tmp_path, capfd):
+    TinySeqConfig(vocab_size=600, d_model=132).save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\nMine, é.\n", encoding="utf-8")
+    assert cli.main(["card", str(tmp_path), "alice/en-es"]) == 0
+    out, err = capfd.readouterr()
+    assert out == (
+        "---\nlicense: mit\nlibrary_name: transformers\npipeline_tag: translation\n"
+        "tags:\n- tinyseq\n- translation\n---\nMine, é.\n"
+    )
+    assert err == ""
+    assert cli.main(["card", str(tmp_path / "none"), "alice/en-es"]) == 2
+    assert "holds no config.json" in capfd.readouterr().err

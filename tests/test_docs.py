@@ -92,8 +92,9 @@ def user_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("snippet", blocks(["python"]))
 def test_a_python_snippet_runs_as_written_and_nothing_warns(snippet, model, user_folder, capfd, caplog):
-    (user_folder / "runs/en-de").mkdir(parents=True)
-    (user_folder / "runs/en-de/best").symlink_to(model, target_is_directory=True)
+    for name in {"runs/en-de/best", *re.findall(r'from_pretrained\("(.+?)"', snippet)}:  # on a card, one on the Hub
+        (user_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (user_folder / name).symlink_to(model, target_is_directory=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")

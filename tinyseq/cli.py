@@ -1,5 +1,5 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
-"""The command line: `tinyseq translate | evaluate | push`.
+"""The command line: `tinyseq translate | evaluate | card | push`.
 
 Standard output carries the result and nothing else, as UTF-8 whatever the locale; progress, warnings and errors go to
 standard error. What the user can put right is one line and exit code 2, never a traceback.
@@ -106,6 +106,16 @@ def make_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--json", action="store_true", help="print the scores as JSON")
     evaluate.set_defaults(run=run_evaluate)
 
+    card = commands.add_parser(
+        "card",
+        help="Show the model card that a push would write.",
+        description="Print the model card that `tinyseq push` would write: what others will read about the model.",
+        allow_abbrev=False,
+    )
+    card.add_argument("model", metavar="MODEL", help="folder of a model, as train.py leaves it in best/")
+    card.add_argument("name", metavar="NAME", help="owner/name of its repository")
+    card.set_defaults(run=run_card)
+
     push_command = commands.add_parser(
         "push",
         help="Put a model on the Hugging Face Hub, with its card.",
@@ -195,6 +205,18 @@ def run_evaluate(options: argparse.Namespace) -> None:
     scores = score(hypotheses, references, tokenize=options.tokenize)
     text = json.dumps(scores.to_dict(), indent=2) if options.json else str(scores)
     write_lines(sys.stdout.buffer, [text])
+
+
+def run_card(options: argparse.Namespace) -> None:
+    """`tinyseq card`."""
+    from pathlib import Path
+
+    from tinyseq.hub import files_of_a_model, make_card
+
+    folder = Path(options.model)
+    own = {path.name: path for path in files_of_a_model(folder)}.get("README.md")
+    before = own.read_text(encoding="utf-8") if own else None
+    write_lines(sys.stdout.buffer, [make_card(folder, options.name, before).rstrip("\n")])
 
 
 def run_push(options: argparse.Namespace) -> None:
