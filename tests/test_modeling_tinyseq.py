@@ -1077,6 +1077,20 @@ def test_new_pieces_leave_the_old_rows_and_the_logits_as_they_were(tied, tmp_pat
     assert model(SOURCE, labels=LABELS, return_logits=False).loss.isfinite()
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_vocabulary_that_would_lose_a_special_token_is_refused_and_the_model_stays_as_it_was(tied):
+    model = random_model(tie_word_embeddings=tied)
+    logits = logits_of(model)
+    with pytest.raises(ValueError, match=f"new_num_tokens={PAD} would cut off pad_token_id={PAD}; choose {PAD + 1}"):
+        model.resize_token_embeddings(PAD)
+    model.config.pad_token_id = model.config.decoder_start_token_id = 1
+    model.config.eos_token_id = [0, 5]
+    with pytest.raises(ValueError, match="new_num_tokens=5 would cut off eos_token_id=5"):
+        model.resize_token_embeddings(5)
+    model.config.pad_token_id = model.config.decoder_start_token_id = PAD
+    assert_close(logits_of(model), logits)
+
+
 def test_generation_settings_survive_in_generation_config_json_and_nowhere_else(tmp_path):
     """API-09, saved over an older folder too."""
     model = random_model()

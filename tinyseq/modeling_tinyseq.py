@@ -532,7 +532,20 @@ class TinySeqPreTrainedModel(PushToHub, PreTrainedModel):
         pad_to_multiple_of: int | None = None,
         mean_resizing: bool = True,
     ) -> nn.Embedding:
-        """As in every Transformers model; the decoder's own embedding changes too where the embeddings are untied."""
+        """As in every Transformers model; the decoder's own embedding changes too where the embeddings are untied.
+
+        Raises:
+            ValueError: A special token that the model works with would be cut off. `<pad>` is as a rule the last id,
+                so that what can go are pieces that were added behind it.
+        """
+        for name in ("pad_token_id", "decoder_start_token_id", "eos_token_id"):
+            ids = getattr(self.config, name)
+            last = max(ids) if isinstance(ids, list) else ids
+            if new_num_tokens is not None and last is not None and new_num_tokens <= last:
+                raise ValueError(
+                    f"new_num_tokens={new_num_tokens} would cut off {name}={last}; choose {last + 1} or more, or give "
+                    f"the special tokens lower ids in the configuration first"
+                )
         embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         decoder = getattr(self.base_model, "decoder", None)
         if decoder is not None and not self.config.tie_word_embeddings:
