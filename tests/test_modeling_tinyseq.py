@@ -8,6 +8,7 @@ import cmath
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -1212,6 +1213,15 @@ def test_attention_weights_asked_of_sdpa_are_refused_with_the_setting_to_change(
     ]:
         with pytest.raises(ValueError, match=r"attn_implementation='sdpa'.*set_attn_implementation\('eager'\)"):
             part(SOURCE, output_attentions=True, **arguments)
+
+
+def test_fsdp_gathers_every_layer_alone_and_nothing_else():
+    model = TinySeqForConditionalGeneration(small_config())
+    planned = {name for name, _ in model.named_modules() if re.sub(r"\.\d+", ".*", name) in model.fsdp_plan}
+    assert planned == {
+        *(f"model.encoder.layers.{i}" for i in range(3)),
+        *(f"model.decoder.layers.{i}" for i in range(2)),
+    }
 
 
 def test_a_model_can_be_made_on_the_meta_device_without_memory():
