@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 OLDEST := .venv-oldest
 
-.PHONY: help venv demo test test-hf test-oldest test-slow check format wheel-test clean
+.PHONY: help venv demo test test-hf test-oldest test-quantization test-slow check format wheel-test clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -46,6 +46,11 @@ test-hf: $(INSTALLED) ## run Transformers' own common tests, of the installed ve
 
 test-oldest: $(OLDEST)/.installed ## run the fast tests with the oldest versions that tinyseq claims to work with
 	$(OLDEST)/bin/python -m pytest $(PYTEST_ARGS)
+
+# torchao beside the environment, not in it: once installed, it writes on standard error wherever a model is loaded
+test-quantization: $(INSTALLED) ## run the tests of 8-bit weights, with torchao
+	$(BIN)/python -m pip install -q -c constraints.txt --no-deps --upgrade --target build/torchao torchao
+	PYTHONPATH=build/torchao $(BIN)/python -m pytest tests/ecosystem/test_quantization.py $(PYTEST_ARGS)
 
 test-slow: $(INSTALLED) ## run the tests marked slow
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
