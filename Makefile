@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2
 DEMO_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -42,7 +42,7 @@ test: $(INSTALLED) ## run the fast tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-hf: $(INSTALLED) ## run Transformers' own common tests, of the installed version, with TinySeq models
-	$(BIN)/python -m pytest tests/hf -m "" -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/hf -m "" $(PYTEST_ARGS)
 
 test-oldest: $(OLDEST)/.installed ## run the fast tests with the oldest versions that tinyseq claims to work with
 	$(OLDEST)/bin/python -m pytest $(PYTEST_ARGS)

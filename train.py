@@ -16,6 +16,7 @@ import json
 import math
 import sys
 import time
+import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -110,7 +111,7 @@ class RunOptions:
     hub_model_id: str | None = option("its repository, owner/name; by default the run's folder, under your own name")
     hub_private_repo: bool = option("make a new repository private; refuse one that is there and public", False)
     hub_strategy: Literal["end", "every_save"] = option("push when all is done, or also whenever best/ changes", "end")
-    card_examples: int = option("validation sentences on the model card, where whoever sees it reads them; 0: none", 3)
+    card_examples: int = option("validation sentences to show on the model card, where whoever sees it reads them", 0)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -129,6 +130,8 @@ def train(options: RunOptions, architecture) -> None:
     transformers_logging.disable_progress_bar()
     run_folder = check_options(options)
     TinySeqConfig(**asdict(architecture))  # refuses now what would be refused after the data were read
+    # torch 2.13 has a new name for an option below, and Accelerate does not know it yet
+    warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),  # without it, several processes on a CPU do not find each other
         mixed_precision=options.mixed_precision,
@@ -283,7 +286,6 @@ def train(options: RunOptions, architecture) -> None:
             loss_tokens = 0
             window_start = time.perf_counter()
     progress.close()
-    accelerator.end_training()
 
     # --- the test set -------------------------------------------------------------------------------------
     best_folder = run_folder / "best"
@@ -310,6 +312,7 @@ def train(options: RunOptions, architecture) -> None:
             )
             add_facts(best_folder, {"test": figures}, repository or str(best_folder))
     accelerator.wait_for_everyone()
+    accelerator.end_training()
 
     if hub is not None:
         try:

@@ -59,7 +59,7 @@ def finished_run(corpus, tmp_path_factory):
     files = [corpus / "train.en", corpus / "train.es"]
     result = train(
         "--train", *files, "--test", *files, *TINY, "--valid_pairs", 20, "--max_steps", 30, "--log_steps", 10,
-        "--report_to", "tensorboard", "--output_dir", folder,
+        "--report_to", "tensorboard", "--card_examples", 3, "--output_dir", folder,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     return folder, result
@@ -167,6 +167,8 @@ def test_two_processes_give_the_weights_of_one_with_the_same_global_batch(corpus
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", 2]
     shared = run(*launch, "train.py", *common, "--output_dir", tmp_path / "two")
     assert "on 2 processes (" in shared.stdout, shared.stderr
+    assert (alone.returncode, shared.returncode) == (0, 0), shared.stderr
+    assert "Warning" not in shared.stderr
     one, two = (load_file(tmp_path / name / "last" / "model.safetensors") for name in ("one", "two"))
     assert one.keys() == two.keys()
     for name in one:

@@ -11,16 +11,19 @@ the two markers are ours; everything else in a README.md is its author's, and st
 import json
 import re
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from huggingface_hub import CommitOperationAdd, HfApi, constants
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, LocalTokenNotFoundError, RepositoryNotFoundError
+from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers.utils import logging
 
 from .card import our_part
@@ -33,6 +36,7 @@ T = TypeVar("T")
 
 WAITS = (1, 4, 15)  # seconds before another try, where the Hub does not say how long to wait
 LONGEST_WAIT = 120  # seconds; a Hub that asks for more is told of instead
+WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
 FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n?---[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
@@ -85,7 +89,8 @@ def push(
 ) -> str:
     """Puts a model's folder on the Hub, as one commit with a new card, and returns the commit's address.
 
-    Files of the repository that the folder lacks stay as they are.
+    Files of the repository that the folder lacks stay as they are, but for weights: old ones might be loaded in place
+    of the new.
 
     Args:
         folder: As `train.py` leaves one, or `save_pretrained`.
@@ -104,26 +109,43 @@ def push(
     name = create_repository(name, private=private, token=token)
     api = HfApi(token=token)
 
-    def commit() -> str:
-        if revision is not None:
-            api.create_branch(name, branch=revision, exist_ok=True)
-        head = api.model_info(name, revision=revision).sha
-        with tempfile.TemporaryDirectory() as aside:
-            before = None
-            if api.file_exists(name, "README.md", revision=head):
-                path = api.hf_hub_download(name, "README.md", revision=head, local_dir=aside)
-                before = Path(path).read_text(encoding="utf-8")
-            own = folder / "README.md"
-            if before is None and own.is_file():
-                before = own.read_text(encoding="utf-8")
-            card = make_card(folder, name, before)
-        operations = [CommitOperationAdd(path.name, path) for path in files if path.name != "README.md"]
-        operations.append(CommitOperationAdd("README.md", card.encode()))
-        return api.create_commit(
-            name, operations, commit_message=message, revision=revision, parent_commit=head
-        ).commit_url
+    def push_once() -> str:
+        branch_is_new = revision is not None and not api.revision_exists(name, revision)
+        if branch_is_new:
+            api.create_branch(name, branch=revision)
+        try:
+            return commit(api, folder, files, name, revision, message)
+        except BaseException:
+            if branch_is_new:
+                with suppress(Exception):  # what went wrong is told; this is only tidying up
+                    api.delete_branch(name, branch=revision)
+            raise
 
-    return attempt(commit, name)
+    with bars_only_on_a_terminal():
+        return attempt(push_once, name)
+
+
+def commit(api: HfApi, folder: Path, files: list[Path], name: str, revision: str | None, message: str) -> str:
+    """Makes one commit of the files and a card on top of the branch as it is now; returns the commit's address."""
+    head = api.model_info(name, revision=revision).sha
+    there = api.list_repo_files(name, revision=head)
+    before = None
+    if "README.md" in there:
+        with tempfile.TemporaryDirectory() as aside:
+            path = api.hf_hub_download(name, "README.md", revision=head, local_dir=aside)
+            before = Path(path).read_text(encoding="utf-8-sig")
+    elif (folder / "README.md").is_file():
+        before = (folder / "README.md").read_text(encoding="utf-8-sig")
+    card = make_card(folder, name, before)
+    names = {path.name for path in files}
+    operations: list[CommitOperationAdd | CommitOperationDelete] = [
+        CommitOperationAdd("README.md", card.encode()),
+        *(CommitOperationAdd(path.name, path) for path in files if path.name != "README.md"),
+        *(CommitOperationDelete(path) for path in there if WEIGHTS.fullmatch(path) and path not in names),
+    ]
+    return api.create_commit(
+        name, operations, commit_message=message, revision=revision, parent_commit=head
+    ).commit_url
 
 
 class BackgroundPush:
@@ -226,7 +248,7 @@ def write_facts(folder: Path, facts: dict[str, Any], name: str) -> None:
     """
     (folder / "training.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     card = folder / "README.md"
-    before = card.read_text(encoding="utf-8") if card.is_file() else None
+    before = card.read_text(encoding="utf-8-sig") if card.is_file() else None
     card.write_text(make_card(folder, name, before), encoding="utf-8")
 
 
@@ -275,21 +297,42 @@ def attempt(request: Callable[[], T], name: str) -> T:
             raise HubPushError(
                 "there is no Hub token: run `hf auth login`, or set HF_TOKEN, to a token with write access"
             ) from error
-        except HfHubHTTPError as error:
-            status = error.response.status_code
-            seconds = waiting_time(error, wait)
-            if status not in (429, 500, 502, 503, 504) or wait is None or seconds > LONGEST_WAIT:
-                raise HubPushError(explain(error, name)) from error
-            logger.warning(f"The Hub is busy (status {status}); trying again in {seconds:g} seconds.")
-            time.sleep(seconds)
-        except (HTTPError, OSError, RuntimeError) as error:  # no connection, or one that broke; Xet has its own kinds
-            if wait is None or constants.is_offline_mode():
+        except (HTTPError, OSError, RuntimeError) as error:  # Xet and the uploads of large files have their own kinds
+            answer = answer_behind(error)
+            if answer is not None:
+                may_pass = answer.response.status_code in (429, 500, 502, 503, 504)
+                seconds, message = waiting_time(answer, wait), explain(answer, name)
+            else:
+                may_pass, seconds = not constants.is_offline_mode(), float(wait or 0)
                 reason = " ".join(str(error).split()) or type(error).__name__
-                raise HubPushError(
-                    f"{constants.ENDPOINT} can't be reached for {name}, so nothing was pushed: {reason}"
-                ) from error
-            time.sleep(wait)
+                message = (
+                    f"{name}: nothing was pushed: {constants.ENDPOINT} can't be reached, or it broke off: {reason}"
+                )
+            if not may_pass or wait is None or seconds > LONGEST_WAIT:
+                raise HubPushError(message) from error
+            logger.warning(f"The Hub is busy or can't be reached; trying again in {seconds:g} seconds.")
+            time.sleep(seconds)
     raise AssertionError("the last try returns or raises")
+
+
+@contextmanager
+def bars_only_on_a_terminal() -> Iterator[None]:
+    """Lets the client draw its progress bars only where somebody watches: elsewhere they would bury the messages."""
+    hide = not sys.stderr.isatty() and not are_progress_bars_disabled()
+    if hide:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        if hide:
+            enable_progress_bars()
+
+
+def answer_behind(error: BaseException | None) -> HfHubHTTPError | None:
+    """Returns the Hub's answer that led to an error, if it was an answer: an upload's is behind a RuntimeError."""
+    while error is not None and not isinstance(error, HfHubHTTPError):
+        error = error.__cause__
+    return error
 
 
 def waiting_time(error: HfHubHTTPError, default: float | None) -> float:

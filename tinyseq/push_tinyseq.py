@@ -61,9 +61,11 @@ class PushToHub:
         return super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
 
     def _upload_modified_files(self, working_dir: str | os.PathLike, repo_id: str, *args, **kwargs):
-        # Transformers has put its form for a card there, where the repository had none, with nothing filled in
+        # Transformers has put its form for a card there, where the repository had none, with nothing filled in. A card
+        # from the repository may have gaps of that name too, and is its author's
         card = Path(working_dir, "README.md")
-        if card.is_file() and "[More Information Needed]" in card.read_text(encoding="utf-8"):
+        has_gaps = card.is_file() and "[More Information Needed]" in card.read_text(encoding="utf-8")
+        if has_gaps and not HfApi(token=kwargs.get("token")).file_exists(repo_id, "README.md"):
             text = FIRST_CARD.format(name=repo_id.split("/")[-1], repo_id=repo_id, begin=CARD_BEGIN, end=CARD_END)
             card.write_text(text, encoding="utf-8")
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)  # type: ignore[misc]
