@@ -110,15 +110,15 @@ def push(
     api = HfApi(token=token)
 
     def push_once() -> str:
-        branch_is_new = revision is not None and not api.revision_exists(name, revision)
-        if branch_is_new:
-            api.create_branch(name, branch=revision)
+        new_branch = revision if revision is not None and not api.revision_exists(name, revision) else None
+        if new_branch is not None:
+            api.create_branch(name, branch=new_branch)
         try:
             return commit(api, folder, files, name, revision, message)
         except BaseException:
-            if branch_is_new:
+            if new_branch is not None:
                 with suppress(Exception):  # what went wrong is told; this is only tidying up
-                    api.delete_branch(name, branch=revision)
+                    api.delete_branch(name, branch=new_branch)
             raise
 
     with bars_only_on_a_terminal():
