@@ -37,7 +37,7 @@ from tinyseq.checkpoint import save_whole
 from tinyseq.corpus import is_hub_name, load_corpus, split_off
 from tinyseq.distributed import main_process_result, share, translate_shared
 from tinyseq.evaluation import Scores, bleu_tokenizer_for, score
-from tinyseq.hub import BackgroundPush, HubPushError, add_facts, create_repository, write_facts
+from tinyseq.hub import BackgroundPush, HubPushError, add_facts, check_token, create_repository, write_facts
 from tinyseq.options import model_options, parse_options
 from tinyseq.runlog import RunLog, write_options
 from tinyseq.runtime import keep_freed_memory, machine, versions
@@ -66,7 +66,7 @@ class RunOptions:
     valid_pairs: int = option("pairs taken out of the training data for validation where --valid is not given", 1000)
     source: str | None = option("language code or column of the source side, where the data has names for them")
     target: str | None = option("language code or column of the target side")
-    dataset_config_name: str | None = option("configuration of a data set that has several")
+    dataset_config_name: str | None = option("configuration of a data set on the Hub that has several")
     dataset_revision: str | None = option("branch, tag or commit of a data set on the Hub")
     streaming: bool = option("read a data set on the Hub as it is needed, without a copy on the disk", False)
     on_bad_row: Literal["stop", "skip"] = option(
@@ -142,14 +142,16 @@ def train(options: RunOptions, architecture) -> None:
     show = accelerator.print
     set_seed(options.seed)
 
+    if options.push_to_hub:
+        main_process_result(accelerator, check_token)  # now, not when the data have been read
+
+    # --- data --------------------------------------------------------------------------------------------
+    train_pairs, valid_pairs, test_pairs = load_data(options, show)
     repository = None
     if options.push_to_hub:
         name = options.hub_model_id or run_folder.resolve().name
         private = options.hub_private_repo or None
         repository = main_process_result(accelerator, lambda: create_repository(name, private=private))
-
-    # --- data --------------------------------------------------------------------------------------------
-    train_pairs, valid_pairs, test_pairs = load_data(options, show)
     with accelerator.main_process_first():
         tokenizer = make_tokenizer(options, architecture, train_pairs, run_folder, accelerator.is_main_process)
     config = TinySeqConfig(
@@ -343,9 +345,12 @@ def check_options(options: RunOptions) -> Path:
         raise ValueError(f"--label_smoothing {options.label_smoothing} must be at least 0 and below 1")
     if options.card_examples < 0:
         raise ValueError(f"--card_examples {options.card_examples} must be 0 or more")
-    for name in ("hub_model_id", "hub_private_repo"):
-        if getattr(options, name) and not options.push_to_hub:
+    for name in ("hub_model_id", "hub_private_repo", "hub_strategy"):
+        if getattr(options, name) not in (None, False, "end") and not options.push_to_hub:
             raise ValueError(f"--{name} says where to push, and nothing is pushed without --push_to_hub")
+    for name in ("dataset_config_name", "dataset_revision", "streaming"):
+        if getattr(options, name) and not any(map(is_on_hub, (options.train, options.valid, options.test))):
+            raise ValueError(f"--{name} is for a data set on the Hub; --train, --valid and --test name none")
     folder = Path(options.output_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file")
@@ -354,11 +359,16 @@ def check_options(options: RunOptions) -> Path:
     return folder
 
 
+def is_on_hub(files: list[str] | None) -> bool:
+    """Whether `files` is one name, that of a data set on the Hub."""
+    return files is not None and len(files) == 1 and is_hub_name(files[0])
+
+
 def load_data(options: RunOptions, show) -> tuple[Dataset, Dataset, Dataset | None]:
     """Returns training, validation and test pairs, and shows what was refused."""
 
     def load(files: list[str], split: str) -> Dataset:
-        on_hub = len(files) == 1 and is_hub_name(files[0])
+        on_hub = is_on_hub(files)
         corpus = load_corpus(
             files,
             source=options.source,

@@ -1,14 +1,15 @@
 """What a model card says, and what of an author's README.md it leaves alone."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from tinyseq.card import cell, facts_of_run, languages_of
 from tinyseq.configuration_tinyseq import TinySeqConfig
-from tinyseq.hub import add_facts, make_card, split_card, write_facts
-from tinyseq.push_tinyseq import CARD_BEGIN, CARD_END
+from tinyseq.hub import add_facts, files_of_a_model, make_card, split_card, waiting_time, write_facts
+from tinyseq.push_tinyseq import CARD_BEGIN, CARD_END, first_card
 
 FACTS = {
     "languages": ["en", "pt-BR"],
@@ -189,3 +190,56 @@ def test_facts_of_a_run_hold_no_folders_and_no_places_of_the_machine():
     assert facts["data"]["validation"]["files"] == ["taken out of the training data"]
     on_hub = facts_of_run({**options, "train": ["owner/books"]}, {"train": (["owner/books"], 1)}, longest_source=9)
     assert on_hub["data"]["train"]["data_set"] == "owner/books"
+
+
+def test_scores_of_ours_go_with_the_weights_they_were_of_and_those_of_an_author_stay(folder):
+    before = make_card(folder, "alice/en-pt", "---\nlicense: mit\n---\nMine.\n")
+    assert "nrefs:1" in before
+    (folder / "training.json").unlink()
+    metadata, _ = split_card(make_card(folder, "alice/en-pt", before))
+    assert "model-index" not in metadata
+    assert "metrics" not in metadata
+    assert metadata["license"] == "mit"
+    theirs = "---\nmodel-index:\n- name: x\n  results: []\nmetrics: [comet]\n---\nMine.\n"
+    metadata, _ = split_card(make_card(folder, "alice/en-pt", theirs))
+    assert metadata["model-index"] == [{"name": "x", "results": []}]
+    assert metadata["metrics"] == ["comet"]
+
+
+def test_a_first_card_keeps_the_tags_of_the_call():
+    metadata, body = split_card(first_card("alice/en-pt", ["medical", "tinyseq", "a: b"]))
+    assert metadata["tags"] == ["tinyseq", "medical", "a: b"]
+    assert body.strip().startswith(f"{CARD_BEGIN}\n# en-pt\n")
+    compile(body.split("```python\n")[1].split("```")[0], "card", "exec")
+
+
+def test_only_a_model_of_tinyseqs_with_safe_weights_is_pushed(folder):
+    with pytest.raises(ValueError, match="holds no weights"):
+        files_of_a_model(folder)
+    (folder / "model.safetensors").write_bytes(b"")
+    (folder / ".secret").write_text("x")
+    assert {"model.safetensors", "config.json", "training.json"} <= {path.name for path in files_of_a_model(folder)}
+    assert ".secret" not in {path.name for path in files_of_a_model(folder)}
+    (folder / "optimizer.pt").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"optimizer.pt may run code when read"):
+        files_of_a_model(folder)
+    (folder / "config.json").write_text('{"model_type": "marian"}')
+    with pytest.raises(ValueError, match=r"holds a 'marian' model, not one of tinyseq's"):
+        files_of_a_model(folder)
+
+
+@pytest.mark.parametrize(
+    "status, headers, seconds",
+    [
+        (429, {"RateLimit": '"api";r=0;t=55'}, 56),
+        (429, {"Retry-After": "3"}, 4),
+        (503, {"RateLimit": '"api";r=900;t=240'}, 7),
+        (503, {"Retry-After": "3"}, 4),
+        (500, {}, 7),
+    ],
+)
+def test_the_hub_is_asked_again_when_it_wants_to_be_and_its_limit_counts_only_where_it_was_reached(
+    status, headers, seconds
+):
+    error = SimpleNamespace(response=SimpleNamespace(status_code=status, headers=headers))
+    assert waiting_time(error, 7) == seconds

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -194,14 +195,64 @@ def test_with_the_package_imported_its_own_classes_are_used_whatever_is_trusted(
 
 def test_auto_map_names_the_code_that_lies_in_the_folder_and_no_other(tokenizer, tmp_path):
     model = make_model(tokenizer)
-    model.config.auto_map = {"AutoModelForSeq2SeqLM": "someone/else--modeling_other.Other"}  # of where it came from
-    assert auto_map(save(tmp_path / "whole", model)) == AUTO_MAP
-    assert auto_map(save(tmp_path / "base", model.model)) == AUTO_MAP
+    model.config.auto_map = {"AutoModelForSeq2SeqLM": "someone/else--modeling_other.Other", "AutoX": "gone.X"}
+    for name, part in (("whole", model), ("base", model.model), ("config", model.config)):
+        assert auto_map(save(tmp_path / name, part)) == AUTO_MAP
     only_config = {"AutoConfig": AUTO_MAP["AutoConfig"]}
-    assert auto_map(save(tmp_path / "config", model.config)) == only_config
     assert auto_map(save(tmp_path / "encoder", TinySeqEncoder(model.config))) == only_config
-    for folder in ("config", "encoder"):
-        assert CODE & set(hashes(tmp_path / folder)) == {"configuration_tinyseq.py", "push_tinyseq.py"}
+    for folder in ("whole", "base", "config", "encoder"):
+        assert set(hashes(tmp_path / folder)) >= CODE
+
+
+def test_a_model_whose_class_sharding_has_replaced_brings_the_same_code(tokenizer, tmp_path):
+    """As FSDP2 does: a class made by torch, in a module of torch's."""
+    model = make_model(tokenizer)
+    name = "FSDPTinySeqForConditionalGeneration"
+    model.__class__ = type(name, (TinySeqForConditionalGeneration,), {"__module__": "torch.nn.modules.linear"})
+    folder = save(tmp_path / "sharded", model)
+    assert auto_map(folder) == AUTO_MAP
+    assert set(hashes(folder)) >= CODE
+    assert "linear.py" not in hashes(folder)
+
+
+def test_the_code_of_a_users_own_class_is_saved_only_where_it_was_registered(tokenizer, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from tinyseq import TinySeqForConditionalGeneration, TinySeqTokenizer\n"
+        "class Mine(TinySeqForConditionalGeneration): pass\n"
+        "class MyTokenizer(TinySeqTokenizer): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import mine
+
+    model = mine.Mine(make_model(tokenizer).config)
+    my_tokenizer = mine.MyTokenizer(tokenizer_object=tokenizer.backend_tokenizer)
+    folder = save(tmp_path / "unasked", model, my_tokenizer)
+    assert "mine.py" not in hashes(folder)
+    assert auto_map(folder) == {"AutoConfig": AUTO_MAP["AutoConfig"]}
+
+    mine.Mine.register_for_auto_class("AutoModelForSeq2SeqLM")
+    folder = save(tmp_path / "asked", model)
+    assert "mine.py" in hashes(folder)
+    assert auto_map(folder)["AutoModelForSeq2SeqLM"] == "mine.Mine"
+
+
+def test_weights_that_are_a_pickle_run_nothing(tokenizer, tmp_path):
+    """SEC-01"""
+    marker = tmp_path / "marker"
+
+    class Hostile:
+        def __reduce__(self):
+            return Path.touch, (marker,)
+
+    folder = save(tmp_path / "model", make_model(tokenizer), tokenizer)
+    (folder / "model.safetensors").unlink()
+    torch.save({"lm_head.weight": Hostile()}, folder / "pytorch_model.bin")
+    for trust in (False, True):
+        with pytest.raises(Exception, match="(?i)weights|unpickl|unsupported"):
+            AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=trust)
+    assert not marker.exists()
+    pickle.loads(pickle.dumps(Hostile()))
+    assert marker.exists()  # so it would have run
 
 
 def test_a_tokenizer_alone_brings_its_code(tokenizer, tmp_path):

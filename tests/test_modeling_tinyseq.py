@@ -895,7 +895,7 @@ def test_a_trained_tied_model_comes_back_tied_and_equal_by_every_class(kind, tmp
     model.save_pretrained(tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {
         "config.json", "generation_config.json", "model.safetensors",
-        "configuration_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py",
+        "configuration_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py", "tokenization_tinyseq.py",
     }  # fmt: skip
     logits = logits_of(model)
     for model_class in (TinySeqForConditionalGeneration, AutoModelForSeq2SeqLM):

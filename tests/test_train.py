@@ -222,6 +222,8 @@ def test_a_folder_that_holds_another_run_is_not_touched(finished_run, corpus):
         (["--train", "grammar", "--output_dir", "OUT", "--card_examples", "-1"], "--card_examples -1"),
         (["--train", "grammar", "--output_dir", "OUT", "--hub_private_repo"], "without --push_to_hub"),
         (["--train", "grammar", "--output_dir", "OUT", "--push_to_hub"], "there is no Hub token"),
+        (["--train", "grammar", "--output_dir", "OUT", "--streaming"], "--streaming is for a data set on the Hub"),
+        (["--train", "a.en", "a.es", "--output_dir", "OUT", "--dataset_revision", "x"], "--dataset_revision is for"),
     ],
 )
 def test_bad_input_ends_with_one_line_before_anything_is_written(tmp_path, arguments, message):

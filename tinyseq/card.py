@@ -14,6 +14,7 @@ import yaml
 from datasets import Dataset
 
 from .corpus import BUILT_IN, is_hub_name
+from .push_tinyseq import USAGE
 from .translation import Translator, clean
 
 # Options that say where things lie or go, which does not change the outcome and is nobody's business
@@ -187,19 +188,10 @@ def use(facts: dict[str, Any], name: str) -> str:
     example = next(filter(is_plain, facts.get("examples", [])), NEUTRAL_EXAMPLE)
     prints = f"  # {example['translation']}" if example["translation"] else ""
     shown_name, text = (json.dumps(value, ensure_ascii=False) for value in (name, example["source"]))
+    usage = USAGE.format(name=shown_name, text=text, prints=prints)
     return f"""## Use
 
-```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained({shown_name}, trust_remote_code=True)
-model = AutoModelForSeq2SeqLM.from_pretrained({shown_name}, trust_remote_code=True)
-inputs = tokenizer({text}, return_tensors="pt")
-print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True)){prints}
-```
-
-`trust_remote_code=True` lets the model's own code, which lies beside its weights, run on your machine. Where the
-package tinyseq is installed it is not needed: `import tinyseq` takes the code's place, and for whole files there is
+{usage} For whole files there is
 
 ```bash
 tinyseq translate {name} < input.txt > output.txt

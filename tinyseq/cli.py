@@ -25,15 +25,15 @@ EXIT_ERROR, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 130, 141  # the last two as 
 
 TRANSLATE_EXAMPLES = """\
 examples:
-  tinyseq translate runs/en-de/final < news.en > news.de
-  tinyseq translate runs/en-de/final news.en.gz --output news.de --num_beams 5
-  echo "A dog runs." | tinyseq translate your-name/tinyseq-en-de --trust_remote_code
+  tinyseq translate runs/en-de/best < news.en > news.de
+  tinyseq translate runs/en-de/best news.en.gz --output news.de --num_beams 5
+  echo "A dog runs." | tinyseq translate your-name/tinyseq-en-de
 """
 EVALUATE_EXAMPLES = """\
 examples:
-  tinyseq evaluate runs/en-de/final --source test.en --reference test.de
-  tinyseq evaluate runs/en-zh/final --source test.en --reference test.zh --tokenize zh --json
-  tinyseq evaluate runs/en-de/final --source test.en --reference a.de --reference b.de --output test.hyp
+  tinyseq evaluate runs/en-de/best --source test.en --reference test.de
+  tinyseq evaluate runs/en-zh/best --source test.en --reference test.zh --tokenize zh --json
+  tinyseq evaluate runs/en-de/best --source test.en --reference a.de --reference b.de --output test.hyp
 """
 PUSH_EXAMPLES = """\
 examples:
@@ -108,8 +108,9 @@ def make_parser() -> argparse.ArgumentParser:
 
     card = commands.add_parser(
         "card",
-        help="Show the model card that a push would write.",
-        description="Print the model card that `tinyseq push` would write: what others will read about the model.",
+        help="Show the model card that a push to a new repository would write.",
+        description="Print the model card that `tinyseq push` would write into a new repository; in one that has a "
+        "card, what an author wrote there stays. Nothing is sent.",
         allow_abbrev=False,
     )
     card.add_argument("model", metavar="MODEL", help="folder of a model, as train.py leaves it in best/")
@@ -215,7 +216,7 @@ def run_card(options: argparse.Namespace) -> None:
 
     folder = Path(options.model)
     own = {path.name: path for path in files_of_a_model(folder)}.get("README.md")
-    before = own.read_text(encoding="utf-8") if own else None
+    before = own.read_text(encoding="utf-8-sig") if own else None
     write_lines(sys.stdout.buffer, [make_card(folder, options.name, before).rstrip("\n")])
 
 

@@ -7,6 +7,7 @@ What a *run* needs (learning rate, data, seeds) is not here but in ``train.py``;
 
 import difflib
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ POSITIONS = ("sinusoidal", "learned", "rotary")
 GENERATION_NAMES = set(GenerationConfig().to_dict()) - set(PreTrainedConfig().to_dict())
 
 # Where the Auto classes find the code that travels with a model's weights
-CODE_OF_A_MODEL = {
+CODE = {
     "AutoConfig": "configuration_tinyseq.TinySeqConfig",
     "AutoModel": "modeling_tinyseq.TinySeqModel",
     "AutoModelForSeq2SeqLM": "modeling_tinyseq.TinySeqForConditionalGeneration",
@@ -73,7 +74,6 @@ class TinySeqConfig(PushToHub, PreTrainedConfig):
     """
 
     model_type = "tinyseq"
-    _auto_class = "AutoConfig"  # its code is saved beside it
     attribute_map = {
         "hidden_size": "d_model",
         "num_attention_heads": "encoder_attention_heads",
@@ -129,9 +129,22 @@ class TinySeqConfig(PushToHub, PreTrainedConfig):
             super().__setattr__(name, value)
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any):
-        """As in every configuration; `auto_map` then names the code that lies in the folder, and no other."""
-        has_model_code = Path(save_directory, "modeling_tinyseq.py").is_file()
-        self.auto_map = dict(CODE_OF_A_MODEL) if has_model_code else {}
+        """As in every configuration, and with the code: all that lies beside this file and travels.
+
+        So models bring it too, whatever their class is at that moment (sharding gives them another). `auto_map` then
+        names what lies in the folder, and no other: what `register_for_auto_class` has put there stays.
+        """
+        folder = Path(save_directory)
+        if not folder.is_file():  # which is an error that Transformers tells
+            folder.mkdir(parents=True, exist_ok=True)
+            for file in Path(__file__).parent.glob("*_tinyseq.py"):
+                shutil.copyfile(file, folder / file.name)
+        classes = {place.split(".")[1] for place in CODE.values()}
+        is_whole = not self.architectures or not classes.isdisjoint(self.architectures)  # else an encoder alone, say
+        ours = CODE if is_whole else {"AutoConfig": CODE["AutoConfig"]}
+        before: dict[str, str] = getattr(self, "auto_map", None) or {}
+        entries = [*ours.items(), *((name, place) for name, place in before.items() if place not in CODE.values())]
+        self.auto_map = {n: place for n, place in entries if (folder / f"{place.split('.')[0]}.py").is_file()}
         super().save_pretrained(save_directory, *args, **kwargs)
 
     def validate_architecture(self):

@@ -499,6 +499,8 @@ def _folder_sections(path: str, sides: _Sides, gate: _Gate, split: str, name: st
     """
     saved = (datasets.config.DATASET_STATE_JSON_FILENAME, datasets.config.DATASETDICT_JSON_FILENAME)
     if any(os.path.isfile(os.path.join(path, file)) for file in saved):
+        if name is not None:
+            raise CorpusError(f"{path}: name={name!r} has no meaning for a data set saved to disk; leave it out.")
         return [_data_set_section(_loaded(path, lambda: datasets.load_from_disk(path)), path, sides, gate, split)]
 
     full = os.path.abspath(path)  # else a folder called "json" would be taken for the reader of that name

@@ -28,7 +28,7 @@ from transformers.utils import logging
 
 from .card import our_part
 from .checkpoint import save_whole
-from .push_tinyseq import CARD_BEGIN, CARD_END, refuse_public
+from .push_tinyseq import CARD_BEGIN, CARD_END, PublicRepositoryError, private_repository
 
 logger = logging.get_logger(__name__)
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 WAITS = (1, 4, 15)  # seconds before another try, where the Hub does not say how long to wait
 LONGEST_WAIT = 120  # seconds; a Hub that asks for more is told of instead
-WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
+OF_THE_WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?|training\.json")
 FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n?---[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
@@ -65,17 +65,24 @@ def create_repository(name: str, *, private: bool | None = None, token: str | No
     def create() -> str:
         api.whoami()  # before a repository is made: without a token, or with a bad one, this says so
         if private:
-            return refuse_public(name, token)
+            return private_repository(name, token)
         return api.create_repo(name, private=private, exist_ok=True).repo_id
 
     try:
         full_name = attempt(create, name)
         attempt(lambda: api.auth_check(full_name, write=True), full_name)
-    except ValueError as error:
-        if isinstance(error, HubPushError) or "private=True" not in str(error):
-            raise
+    except PublicRepositoryError as error:
         raise HubPushError(str(error)) from error
     return full_name
+
+
+def check_token(token: str | None = None) -> None:
+    """Makes sure that there is a token that the Hub knows; nothing is changed there.
+
+    Raises:
+        HubPushError: There is none.
+    """
+    attempt(HfApi(token=token).whoami, "the Hub")
 
 
 def push(
@@ -89,8 +96,8 @@ def push(
 ) -> str:
     """Puts a model's folder on the Hub, as one commit with a new card, and returns the commit's address.
 
-    Files of the repository that the folder lacks stay as they are, but for weights: old ones might be loaded in place
-    of the new.
+    Files of the repository that the folder lacks stay as they are, but for weights, which might be loaded in place of
+    the new ones, and for what is known of these.
 
     Args:
         folder: As `train.py` leaves one, or `save_pretrained`.
@@ -115,8 +122,9 @@ def push(
             api.create_branch(name, branch=new_branch)
         try:
             return commit(api, folder, files, name, revision, message)
-        except BaseException:
-            if new_branch is not None:
+        except BaseException as error:
+            answer = answer_behind(error)
+            if new_branch is not None and (answer is None or answer.response.status_code != 412):  # 412: others use it
                 with suppress(Exception):  # what went wrong is told; this is only tidying up
                     api.delete_branch(name, branch=new_branch)
             raise
@@ -141,7 +149,7 @@ def commit(api: HfApi, folder: Path, files: list[Path], name: str, revision: str
     operations: list[CommitOperationAdd | CommitOperationDelete] = [
         CommitOperationAdd("README.md", card.encode()),
         *(CommitOperationAdd(path.name, path) for path in files if path.name != "README.md"),
-        *(CommitOperationDelete(path) for path in there if WEIGHTS.fullmatch(path) and path not in names),
+        *(CommitOperationDelete(path) for path in there if OF_THE_WEIGHTS.fullmatch(path) and path not in names),
     ]
     return api.create_commit(
         name, operations, commit_message=message, revision=revision, parent_commit=head
@@ -165,8 +173,13 @@ class BackgroundPush:
         """Begins to push a copy of the folder, which may change meanwhile."""
         if self.running is not None and not self.running.done():
             return
-        aside = Path(tempfile.mkdtemp(prefix="tinyseq-push-")) / folder.name
-        shutil.copytree(folder, aside)
+        try:
+            aside = Path(tempfile.mkdtemp(prefix="tinyseq-push-")) / folder.name
+            shutil.copytree(folder, aside)
+        except OSError as error:  # a full disk for temporary files, say
+            shutil.rmtree(aside.parent, ignore_errors=True)
+            logger.warning(f"A push to {self.name} was left out; training goes on. {error}")
+            return
         self.running = self.pool.submit(self._push_aside, aside, message)
 
     def _push_aside(self, aside: Path, message: str) -> None:
@@ -195,10 +208,13 @@ def files_of_a_model(folder: Path) -> list[Path]:
     """Returns the files to push: all that lie directly in the folder, but hidden ones.
 
     Raises:
-        ValueError: There is no model in the folder, or weights that are a pickle.
+        ValueError: There is no model of tinyseq's in the folder, or weights that are a pickle.
     """
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder}: holds no config.json, so it is not the folder of a model")
+    kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
+    if kind != "tinyseq":
+        raise ValueError(f"{folder}: holds a {kind!r} model, not one of tinyseq's; push it by its own push_to_hub")
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     if not any(path.suffix == ".safetensors" for path in files):
         raise ValueError(f"{folder}: holds no weights (no .safetensors file)")
@@ -230,6 +246,8 @@ def make_card(folder: Path, name: str, before: str | None = None) -> str:
         body = f"\n{part}\n"
     else:
         theirs, body = split_card(before)
+        if "nrefs:" in str(theirs.get("model-index")):  # scores of ours, of weights that may be gone
+            theirs = {key: value for key, value in theirs.items() if key not in ("model-index", "metrics")}
         begin, end = body.find(CARD_BEGIN), body.find(CARD_END)
         if 0 <= begin < end:
             body = body[:begin] + part + body[end + len(CARD_END) :]
@@ -298,6 +316,8 @@ def attempt(request: Callable[[], T], name: str) -> T:
                 "there is no Hub token: run `hf auth login`, or set HF_TOKEN, to a token with write access"
             ) from error
         except (HTTPError, OSError, RuntimeError) as error:  # Xet and the uploads of large files have their own kinds
+            if isinstance(error, OSError) and error.filename is not None:
+                raise  # of a file here
             answer = answer_behind(error)
             if answer is not None:
                 may_pass = answer.response.status_code in (429, 500, 502, 503, 504)
@@ -337,8 +357,8 @@ def answer_behind(error: BaseException | None) -> HfHubHTTPError | None:
 
 def waiting_time(error: HfHubHTTPError, default: float | None) -> float:
     """Returns the seconds after which the Hub wants to be asked again."""
-    headers = error.response.headers
-    asked = re.search(r"\bt=(\d+)", headers.get("RateLimit", "")) or re.fullmatch(
+    headers, is_limit = error.response.headers, error.response.status_code == 429
+    asked = re.search(r"\bt=(\d+)", headers.get("RateLimit", "") if is_limit else "") or re.fullmatch(
         r"\s*(\d+)\s*", headers.get("Retry-After", "")
     )
     return float(asked[1]) + 1 if asked else float(default or 0)

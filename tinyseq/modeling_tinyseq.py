@@ -786,7 +786,6 @@ class TinySeqDecoder(TinySeqStack):
 class TinySeqModel(TinySeqPreTrainedModel):
     """Encoder and decoder over one embedding, without the output projection."""
 
-    _auto_class = "AutoModel"  # its code is saved with its weights
     _tied_weights_keys = {
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",
@@ -875,7 +874,6 @@ class TinySeqModel(TinySeqPreTrainedModel):
 class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
     """The translation model: [`TinySeqModel`], the output projection, the loss, and `generate()`."""
 
-    _auto_class = "AutoModelForSeq2SeqLM"  # its code is saved with its weights
     _tied_weights_keys = {
         "lm_head.weight": "model.shared.weight",
         "model.encoder.embed_tokens.weight": "model.shared.weight",

@@ -10,12 +10,13 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset
 from transformers import Pipeline
 
+from .push_tinyseq import PushToHub
 from .translation import Translator
 
 TASK = "translate"
 
 
-class TranslationPipeline(Pipeline):
+class TranslationPipeline(PushToHub, Pipeline):
     """Translates with any encoder-decoder model of Transformers; a [`Translator`] does the work and has its promises.
 
         >>> pipe = pipeline("translate", model="runs/en-de/best")

@@ -5,10 +5,25 @@ And the first card of a repository says how to use the model. This file travels 
 it holds for a model that was loaded from the Hub, too.
 """
 
+import json
 import os
 from pathlib import Path
 
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, ModelCard
+
+# How a model card says that the model is used; the values are written as Python
+USAGE = """\
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained({name}, trust_remote_code=True)
+model = AutoModelForSeq2SeqLM.from_pretrained({name}, trust_remote_code=True)
+inputs = tokenizer({text}, return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True)){prints}
+```
+
+`trust_remote_code=True` lets the model's own code, which lies beside its weights, run on your machine. Where the
+package tinyseq is installed it is not needed: `import tinyseq` takes the code's place."""
 
 # The README.md of a repository that a single push_to_hub made; `tinyseq push` writes one with data and scores. The
 # part between the markers is ours to replace, the rest is the author's.
@@ -17,28 +32,21 @@ FIRST_CARD = """\
 ---
 library_name: transformers
 pipeline_tag: translation
-tags:
-- tinyseq
+tags: {tags}
 ---
 
 {begin}
-# {name}
+# {title}
 
 A small encoder-decoder Transformer for translation, made with tinyseq.
 
-```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{repo_id}", trust_remote_code=True)
-model = AutoModelForSeq2SeqLM.from_pretrained("{repo_id}", trust_remote_code=True)
-inputs = tokenizer("A text to translate.", return_tensors="pt")
-print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
-```
-
-`trust_remote_code=True` lets the model's code, which lies in this repository, run on your machine. Where the package
-tinyseq is installed, `import tinyseq` takes its place.
+{usage}
 {end}
 """
+
+
+class PublicRepositoryError(ValueError):
+    """What was to be private would have gone into a public repository; nothing was pushed."""
 
 
 class PushToHub:
@@ -48,16 +56,16 @@ class PushToHub:
         """As in every Transformers class, but `private=True` refuses a repository that is there and is public.
 
         Raises:
-            ValueError: `private=True`, and the repository is public. Nothing was pushed.
+            PublicRepositoryError: `private=True`, and the repository is public.
         """
         if private:
-            refuse_public(repo_id, token)
+            private_repository(repo_id, token)
         return super().push_to_hub(repo_id, private=private, token=token, **kwargs)  # type: ignore[misc]
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args, **kwargs):
         """As in every Transformers class; with `push_to_hub=True`, `private=True` is kept as in `push_to_hub`."""
-        if kwargs.get("push_to_hub") and kwargs.get("private"):
-            refuse_public(kwargs.get("repo_id") or os.path.basename(save_directory), kwargs.get("token"))
+        if kwargs.get("private") and (kwargs.get("push_to_hub") or args):  # which may be among the `args`
+            private_repository(kwargs.get("repo_id") or os.path.basename(save_directory), kwargs.get("token"))
         return super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
 
     def _upload_modified_files(self, working_dir: str | os.PathLike, repo_id: str, *args, **kwargs):
@@ -66,25 +74,36 @@ class PushToHub:
         card = Path(working_dir, "README.md")
         has_gaps = card.is_file() and "[More Information Needed]" in card.read_text(encoding="utf-8")
         if has_gaps and not HfApi(token=kwargs.get("token")).file_exists(repo_id, "README.md"):
-            text = FIRST_CARD.format(name=repo_id.split("/")[-1], repo_id=repo_id, begin=CARD_BEGIN, end=CARD_END)
-            card.write_text(text, encoding="utf-8")
+            card.write_text(first_card(repo_id, ModelCard.load(card).data.tags or []), encoding="utf-8")
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)  # type: ignore[misc]
 
 
-def refuse_public(name: str, token: bool | str | None = None) -> str:
-    """Makes a private repository of that name where there is none; returns its full name.
+def first_card(repo_id: str, tags: list[str]) -> str:
+    """Returns the README.md of a repository that has none."""
+    usage = USAGE.format(name=json.dumps(repo_id), text='"A text to translate."', prints="")
+    return FIRST_CARD.format(
+        title=repo_id.split("/")[-1],
+        tags=json.dumps(list(dict.fromkeys(["tinyseq", *tags]))),
+        usage=usage,
+        begin=CARD_BEGIN,
+        end=CARD_END,
+    )
+
+
+def private_repository(name: str, token: bool | str | None = None) -> str:
+    """Returns the full name of a private repository, which is made where there is none.
 
     Args:
         name: `"owner/name"`, or the name alone in the namespace of the token's owner.
         token: The token; by default the one of the environment or of `hf auth login`.
 
     Raises:
-        ValueError: There is one, and it is public.
+        PublicRepositoryError: There is one of that name, and it is public.
     """
     api = HfApi(token=token)
     name = api.create_repo(name, private=True, exist_ok=True).repo_id  # leaves one that exists as it is
     if not api.model_info(name).private:
-        raise ValueError(
+        raise PublicRepositoryError(
             f"{name} is a public repository and private=True was asked for, so nothing was pushed; choose another "
             f"name, make the repository private in its settings, or leave private=True out"
         )

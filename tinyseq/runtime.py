@@ -2,6 +2,7 @@
 """The process we run in: its memory allocator, and what has to be noted to run the same again."""
 
 import ctypes
+import functools
 import importlib.metadata
 import platform
 import subprocess
@@ -33,9 +34,11 @@ def versions() -> dict[str, str]:
     for name in ("tinyseq", "torch", "transformers", "tokenizers", "accelerate", "datasets", "sacrebleu"):
         found[name] = importlib.metadata.version(name)
     folder = Path(__file__).parent
-    git = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    git = ["git", "-C", str(folder)]
+    run = functools.partial(subprocess.run, capture_output=True, text=True, timeout=10, check=True)
     try:
-        answer = subprocess.run(git, capture_output=True, text=True, timeout=10, check=True)
+        run([*git, "ls-files", "--error-unmatch", Path(__file__).name])  # else it is the checkout of somebody else
+        answer = run([*git, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
     except (OSError, subprocess.SubprocessError):
         return found  # no git, or not a checkout
     found["commit"] = answer.stdout.strip()

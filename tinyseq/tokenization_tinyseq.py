@@ -46,6 +46,11 @@ class TinySeqTokenizer(PushToHub, TokenizersBackend):
     model_input_names = ["input_ids", "attention_mask"]
     padding_side = "right"
 
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # The code of others is saved where they ask for it, by `register_for_auto_class`
+        cls._auto_class = None  # type: ignore[assignment]
+
     @classmethod
     def train(
         cls,

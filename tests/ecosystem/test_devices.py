@@ -7,6 +7,7 @@ lie in the file once, and the position table, which does not lie in it at all.
 import accelerate
 import pytest
 import torch
+from packaging.version import Version
 from small_models import (
     KINDS,
     PAD,
@@ -41,6 +42,8 @@ def test_a_model_loaded_by_device_map_is_the_same_and_tied(device_map, kind, tmp
 @every_kind
 @pytest.mark.parametrize("share", [0.75, 0.5, 0.3, 0.0])  # of the model that may stay in memory
 def test_a_model_of_which_a_part_lies_on_disk_is_the_same(share, kind, tmp_path):
+    if share == 0 and Version(accelerate.__version__) < Version("1.15"):
+        pytest.skip("this Accelerate refuses to put all of a model on the disk; 1.15 does it")
     model = random_model(**KINDS[kind])
     model.save_pretrained(tmp_path / "model")
     memory = {"cpu": int(share * 4 * sum(weight.numel() for weight in model.parameters()))}

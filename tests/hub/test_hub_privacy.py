@@ -83,14 +83,18 @@ def test_model_tokenizer_and_config_refuse_a_public_repository_and_make_a_privat
     script = """
 import json, sys
 import tinyseq
+from transformers import pipeline
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer
 
 refused, made = {}, []
-for kind in (TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer):
-    part, name = kind.from_pretrained(sys.argv[1]), kind.__name__
+for kind in (TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, None):
+    part = kind.from_pretrained(sys.argv[1]) if kind else pipeline("translate", model=sys.argv[1])
+    name = type(part).__name__
+    positional = (True,) if kind is TinySeqConfig else ()
+    named = {} if positional else {"push_to_hub": True}
     for how, push in {
         "push_to_hub": lambda to: part.push_to_hub(to, private=True),
-        "save_pretrained": lambda to: part.save_pretrained("saved", push_to_hub=True, repo_id=to, private=True),
+        "save_pretrained": lambda to: part.save_pretrained("saved", *positional, **named, repo_id=to, private=True),
     }.items():
         push(f"alice/{name}-{how}")
         made.append(f"alice/{name}-{how}")
@@ -104,13 +108,13 @@ print(json.dumps([refused, made]))
 
     refused, made = one_client.python(script, trained).found
 
-    assert len(refused) == 6
+    assert len(refused) == 8
     assert all(
         "alice/public is a public repository and private=True was asked for" in text for text in refused.values()
     )
     assert [commit.title for commit in hub.repository("alice/public").history()] == ["initial commit"]
     assert [line for line in uploads(hub) if "alice/public" in line] == []
-    assert len(made) == 6
+    assert len(made) == 8
     assert all(hub.repository(name).private for name in made)
 
 
