@@ -1,5 +1,6 @@
 """What a model card says, and what of an author's README.md it leaves alone."""
 
+import errno
 import json
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import yaml
 
 from tinyseq.card import cell, facts_of_run, languages_of
 from tinyseq.configuration_tinyseq import TinySeqConfig
-from tinyseq.hub import add_facts, files_of_a_model, make_card, split_card, waiting_time, write_facts
+from tinyseq.hub import BackgroundPush, add_facts, files_of_a_model, make_card, split_card, waiting_time, write_facts
 from tinyseq.push_tinyseq import CARD_BEGIN, CARD_END, first_card
 
 FACTS = {
@@ -243,3 +244,18 @@ def test_the_hub_is_asked_again_when_it_wants_to_be_and_its_limit_counts_only_wh
 ):
     error = SimpleNamespace(response=SimpleNamespace(status_code=status, headers=headers))
     assert waiting_time(error, 7) == seconds
+
+
+@pytest.mark.parametrize("step", ["tempfile.mkdtemp", "shutil.copytree"])
+def test_a_full_disk_for_temporary_files_leaves_a_push_out_and_does_not_end_the_training(
+    folder, monkeypatch, caplog, step
+):
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(step, full)
+    pushes = BackgroundPush("alice/en-pt")
+    pushes.push(folder, "Update 5")
+    pushes.close()
+    assert pushes.running is None
+    assert "A push to alice/en-pt was left out; training goes on. [Errno 28] No space left on device" in caplog.text

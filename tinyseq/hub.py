@@ -173,22 +173,24 @@ class BackgroundPush:
         """Begins to push a copy of the folder, which may change meanwhile."""
         if self.running is not None and not self.running.done():
             return
+        aside = None
         try:
-            aside = Path(tempfile.mkdtemp(prefix="tinyseq-push-")) / folder.name
-            shutil.copytree(folder, aside)
+            aside = Path(tempfile.mkdtemp(prefix="tinyseq-push-"))
+            shutil.copytree(folder, aside / folder.name)
         except OSError as error:  # a full disk for temporary files, say
-            shutil.rmtree(aside.parent, ignore_errors=True)
+            if aside is not None:
+                shutil.rmtree(aside, ignore_errors=True)
             logger.warning(f"A push to {self.name} was left out; training goes on. {error}")
             return
-        self.running = self.pool.submit(self._push_aside, aside, message)
+        self.running = self.pool.submit(self._push_aside, aside, folder.name, message)
 
-    def _push_aside(self, aside: Path, message: str) -> None:
+    def _push_aside(self, aside: Path, name: str, message: str) -> None:
         try:
-            push(aside, self.name, private=self.private, message=message)
+            push(aside / name, self.name, private=self.private, message=message)
         except Exception as error:  # whatever it is, it must not end the training
             logger.warning(f"A push to {self.name} failed; training goes on. {error}")
         finally:
-            shutil.rmtree(aside.parent, ignore_errors=True)
+            shutil.rmtree(aside, ignore_errors=True)
 
     def finish(self, folder: Path, message: str) -> str:
         """Waits for a push that is under way, pushes the folder as it is now, and returns the commit's address.
