@@ -34,7 +34,7 @@ from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqToken
 from tinyseq.batching import Collator, EncodedPairs, TokenBudgetBatches, encode_pairs
 from tinyseq.card import examples_of, facts_of_run
 from tinyseq.checkpoint import save_whole
-from tinyseq.corpus import is_hub_name, load_corpus, split_off
+from tinyseq.corpus import is_on_hub, load_corpus, split_off
 from tinyseq.distributed import main_process_result, share, translate_shared
 from tinyseq.evaluation import Scores, bleu_tokenizer_for, score
 from tinyseq.hub import BackgroundPush, HubPushError, add_facts, check_token, create_repository, write_facts
@@ -357,11 +357,6 @@ def check_options(options: RunOptions) -> Path:
     if folder.exists() and any(folder.iterdir()) and not options.overwrite:
         raise ValueError(f"--output_dir {folder} is not empty; choose another, or pass --overwrite to replace it")
     return folder
-
-
-def is_on_hub(files: list[str] | None) -> bool:
-    """Whether `files` is one name, that of a data set on the Hub."""
-    return files is not None and len(files) == 1 and is_hub_name(files[0])
 
 
 def load_data(options: RunOptions, show) -> tuple[Dataset, Dataset, Dataset | None]:

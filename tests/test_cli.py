@@ -14,7 +14,7 @@ import sys
 from functools import partialmethod
 
 import pytest
-import torch
+from taught import save_taught_model
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, Translator, cli
 from tinyseq.evaluation import score
@@ -26,33 +26,9 @@ ENVIRONMENT = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "OMP_NUM_THREADS"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """The folder of a model."""
-    torch.manual_seed(3)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # matrices this small lose by a second thread
-    tokenizer = TinySeqTokenizer.train([*LEARNED, *LEARNED.values()], 280)
-    config = TinySeqConfig(
-        vocab_size=len(tokenizer),
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_ffn_dim=24,
-        decoder_ffn_dim=32,
-        max_position_embeddings=30,
-        dropout=0.0,
-    )
-    network = TinySeqForConditionalGeneration(config)
-    batch = tokenizer(list(LEARNED), return_tensors="pt", padding=True)
-    labels = tokenizer(list(LEARNED.values()), return_tensors="pt", padding=True).input_ids
-    labels[labels == tokenizer.pad_token_id] = -100
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
-    for _ in range(80):
-        network(**batch, labels=labels).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    torch.set_num_threads(threads)
     folder = tmp_path_factory.mktemp("model")
-    network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    options = {"encoder_layers": 1, "decoder_layers": 1, "max_position_embeddings": 30}
+    save_taught_model(folder, LEARNED, seed=3, vocab_size=280, **options)
     return str(folder)
 
 

@@ -9,11 +9,11 @@ import warnings
 from pathlib import Path
 
 import pytest
-import torch
+from taught import save_taught_model
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import train
-from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, cli
+from tinyseq import cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -54,30 +54,9 @@ def commands():
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """The folder of a model that has learned two sentences, to say them again and stop."""
-    torch.manual_seed(0)
-    tokenizer = TinySeqTokenizer.train([*LEARNED, *LEARNED.values()], 320)
-    config = TinySeqConfig(
-        vocab_size=len(tokenizer),
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=2,
-        encoder_ffn_dim=24,
-        decoder_ffn_dim=32,
-        max_position_embeddings=60,
-        dropout=0.0,
-    )
-    network = TinySeqForConditionalGeneration(config)
-    batch = tokenizer(list(LEARNED), return_tensors="pt", padding=True)
-    labels = tokenizer(list(LEARNED.values()), return_tensors="pt", padding=True).input_ids
-    labels[labels == tokenizer.pad_token_id] = -100
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
-    for _ in range(80):
-        network(**batch, labels=labels).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
     folder = tmp_path_factory.mktemp("model")
-    network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    options = {"encoder_layers": 1, "decoder_layers": 2, "max_position_embeddings": 60}
+    save_taught_model(folder, LEARNED, seed=0, vocab_size=320, **options)
     return folder
 
 

@@ -6,11 +6,12 @@ The fixture's model has learned to write its four words in capitals, so that eac
 import datasets
 import pytest
 import torch
+from taught import save_taught_model
 from transformers import BertConfig, BertLMHeadModel, MarianConfig, MarianMTModel, pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
 import tinyseq
-from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer
+from tinyseq import TinySeqForConditionalGeneration
 
 LEARNED = {"ant": "ANT", "bee": "BEE", "cow": "COW", "owl": "ŌWL"}
 MOST_PIECES = 30
@@ -19,30 +20,9 @@ MOST_PIECES = 30
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The folder of a model."""
-    torch.manual_seed(3)
-    tokenizer = TinySeqTokenizer.train([*LEARNED, *LEARNED.values()], 280)
-    config = TinySeqConfig(
-        vocab_size=len(tokenizer),
-        d_model=16,
-        encoder_layers=2,
-        decoder_layers=1,
-        encoder_ffn_dim=24,
-        decoder_ffn_dim=32,
-        max_position_embeddings=MOST_PIECES,
-        dropout=0.0,
-    )
-    model = TinySeqForConditionalGeneration(config)
-    batch = tokenizer(list(LEARNED), return_tensors="pt", padding=True)
-    labels = tokenizer(list(LEARNED.values()), return_tensors="pt", padding=True).input_ids
-    labels[labels == tokenizer.pad_token_id] = -100
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(80):
-        model(**batch, labels=labels).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
     path = tmp_path_factory.mktemp("model")
-    model.save_pretrained(path)
-    tokenizer.save_pretrained(path)
+    options = {"encoder_layers": 2, "decoder_layers": 1, "max_position_embeddings": MOST_PIECES}
+    save_taught_model(path, LEARNED, seed=3, vocab_size=280, **options)
     return str(path)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from datasets import Dataset
 
-from .corpus import BUILT_IN, is_hub_name
+from .corpus import BUILT_IN, is_on_hub
 from .push_tinyseq import USAGE
 from .translation import Translator, clean
 
@@ -66,11 +66,10 @@ def facts_of_run(
     train = options["train"]
     sets: dict[str, Any] = {}
     for name, (files, size) in pairs.items():
-        is_on_hub = files is not None and len(files) == 1 and is_hub_name(files[0])
         shown = [PurePath(file).name for file in files] if files else ["taken out of the training data"]
         if files == [BUILT_IN]:
             shown = ["tinyseq's built-in English-Spanish corpus"]
-        sets[name] = {"files": shown, "data_set": files[0] if files and is_on_hub else None, "pairs": size}
+        sets[name] = {"files": shown, "data_set": files[0] if files and is_on_hub(files) else None, "pairs": size}
     sets["train"]["longest_source"] = longest_source
     return {
         "languages": languages_of(options["source"], options["target"], train),

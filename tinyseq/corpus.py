@@ -579,6 +579,11 @@ def _built_in_section(sides: _Sides, split: str) -> _Section:
     return _Section(prefix, prefix, ((number, *text) for number, text in enumerate(texts, start=1)))
 
 
+def is_on_hub(files: Sequence[str] | None) -> bool:
+    """Whether `files`, as they are given to `load_corpus`, are one name, that of a data set on the Hub."""
+    return files is not None and len(files) == 1 and is_hub_name(files[0])
+
+
 def is_hub_name(path: str) -> bool:
     """Whether `path`, which is no local file or folder, can be the name of a data set on the Hub."""
     is_file_name = path.lower().endswith((".gz", ".txt", ".tsv", ".csv", ".parquet", *JSON_NAMES))
@@ -634,7 +639,7 @@ def load_corpus(
     path = paths[0]
     is_built_in = given == [BUILT_IN]  # a Path of that name is not equal to it
     is_folder = len(paths) == 1 and not is_built_in and os.path.isdir(path)
-    is_hub_id = len(paths) == 1 and not is_built_in and is_hub_name(path)
+    is_hub_id = is_on_hub(paths) and not is_built_in
     for argument, value, is_usable in (
         ("revision", revision, is_hub_id),
         ("name", name, is_hub_id or is_folder),
