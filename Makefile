@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 OLDEST := .venv-oldest
 
-.PHONY: help venv demo test test-hf test-oldest test-quantization test-slow check format wheel-test clean
+.PHONY: help venv demo test test-reliability test-hf test-oldest test-quantization test-slow check format wheel-test clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -40,6 +40,9 @@ demo: $(INSTALLED) ## train a small model on the built-in corpus, translate with
 
 test: $(INSTALLED) ## run the fast tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-reliability: $(INSTALLED) ## hurt runs in every way: kills, signals, lost processes, two machines, FSDP
+	$(BIN)/python -m pytest tests/system -m "" -n 0 -s
 
 test-hf: $(INSTALLED) ## run Transformers' own common tests, of the installed version, with TinySeq models
 	$(BIN)/python -m pytest tests/hf -m "" $(PYTEST_ARGS)

@@ -4,44 +4,75 @@
   python train.py demo --output_dir runs/demo                        a recipe that comes with tinyseq
   python train.py --train a.en a.de --output_dir runs/mine           two files, line by line
   python train.py my.yaml --learning_rate 1e-3                       a recipe of your own, an option on top
+  python train.py my.yaml --resume                                   on from the newest checkpoint, if there is one
   torchrun --nproc_per_node 2 train.py my.yaml                       two processes, on GPUs or on the CPU
   accelerate launch -m tinyseq.train my.yaml                         the same file from the installed package
 
-The run's folder then holds best/ and last/, each a model that from_pretrained takes, and log.jsonl, curve.png,
-options.yaml and, if a test set was given, test.json.
+The run's folder then holds best/ and last/, each a model that from_pretrained takes, checkpoints/, log.jsonl,
+curve.png, options.yaml, data_report.json and, if a test set was given, test.json.
+
+Exit code: 0 when the run came to its end; 143, 130 or 138 when SIGTERM, SIGINT (Ctrl-C) or SIGUSR1 ended it, with a
+checkpoint from which --resume goes on; 1 after an error, which is the last line on stderr; 2 for a wrong command line.
 """
 
 import contextlib
-import json
 import math
+import signal
 import sys
 import time
+import traceback
 import warnings
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Literal
+from datetime import timedelta
+from typing import Any, Literal
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, set_seed
-from datasets import Dataset
+from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs, set_seed
 from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
-from transformers import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer
-from tinyseq.batching import Collator, EncodedPairs, TokenBudgetBatches, encode_pairs
-from tinyseq.card import examples_of, facts_of_run
-from tinyseq.checkpoint import save_whole
-from tinyseq.corpus import is_on_hub, load_corpus, split_off
-from tinyseq.distributed import main_process_result, share, translate_shared
-from tinyseq.evaluation import Scores, bleu_tokenizer_for, score
-from tinyseq.hub import BackgroundPush, HubPushError, add_facts, check_token, create_repository, write_facts
+from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration
+from tinyseq.batching import Batch, BatchStream, fingerprint_of
+from tinyseq.card import facts_of_run
+from tinyseq.checkpoint import Checkpoints, average, load_weights
+from tinyseq.distributed import (
+    check_distribution,
+    check_launcher,
+    check_same_everywhere,
+    end_process,
+    leave_group,
+    lost_process,
+    main_process_result,
+    prepare,
+    sum_over_processes,
+    translate_shared,
+)
+from tinyseq.evaluation import bleu_tokenizer_for, score
+from tinyseq.hub import BackgroundPush, HubPushError, add_facts, check_token, create_repository
+from tinyseq.interruption import Interruption, Stopped, signal_in
+from tinyseq.optimization import MovingAverage, make_optimizer, seed_dropout
 from tinyseq.options import model_options, parse_options
-from tinyseq.runlog import RunLog, write_options
+from tinyseq.run_checks import check_first_machine, check_options, find_earlier
+from tinyseq.runlog import BatchLog, RunLog, write_options, write_test
 from tinyseq.runtime import keep_freed_memory, machine, versions
-from tinyseq.translation import Translator, clean
+from tinyseq.training_data import (
+    corpus_to_batch,
+    encode,
+    load_data,
+    make_tokenizer,
+    refused,
+    write_reports,
+)
+from tinyseq.training_state import Progress, TrainingState, bad_numbers
+from tinyseq.translation import Translator
+from tinyseq.validation import evaluate
+
+EVALUATIONS = 5  # in a run, where --eval_steps does not say otherwise
+# Options that processes may have otherwise: where each machine has its files, and what the first one alone asks for
+OF_EACH_MACHINE = {"output_dir", "train", "valid", "test", "tokenizer", "resume", "overwrite", "loader_workers"}
+FIRST_PLAN = 20  # updates after which a time budget is turned into a number of updates
 
 
 def option(help_text: str, default=None):
@@ -53,13 +84,15 @@ def option(help_text: str, default=None):
 class RunOptions:
     """One training run. The model's own options are those of TinySeqConfig."""
 
-    output_dir: str | None = option("the run's folder; must be new or empty, unless --overwrite")
+    output_dir: str | None = option("the run's folder; must be new or empty, unless --resume or --overwrite")
+    resume: bool = option("go on from the newest whole checkpoint of the run's folder; without one, begin", False)
     overwrite: bool = option("train into a folder that holds another run; its models are replaced", False)
 
     # data
     train: list[str] | None = option(
-        "training pairs: two aligned text files, or one TSV, CSV, JSON lines or Parquet file, or a data set (a "
-        "folder, or a name on the Hub), or 'grammar', the built-in English-Spanish corpus. Plain or .gz"
+        "training pairs: two aligned text files, or one TSV, CSV, JSON lines or Parquet file, or a pattern of such "
+        "files, or a data set (a folder, or a name on the Hub), or 'grammar', the built-in English-Spanish corpus. "
+        "Plain or .gz. Several corpora are separated by +"
     )
     valid: list[str] | None = option("validation pairs, likewise; by default a part of the training pairs")
     test: list[str] | None = option("test pairs, likewise: translated and scored at the end")
@@ -68,9 +101,19 @@ class RunOptions:
     target: str | None = option("language code or column of the target side")
     dataset_config_name: str | None = option("configuration of a data set on the Hub that has several")
     dataset_revision: str | None = option("branch, tag or commit of a data set on the Hub")
-    streaming: bool = option("read a data set on the Hub as it is needed, without a copy on the disk", False)
+    streaming: bool = option(
+        "read the training pairs as they are needed: none is kept in memory or on the disk", False
+    )
+    weights: list[float] | None = option(
+        "how often a pair comes from each corpus of --train; else each pair is as often"
+    )
+    shuffle_buffer: int = option("pairs that are mixed with each other, of a stream or of weighted corpora", 100_000)
     on_bad_row: Literal["stop", "skip"] = option(
         "what to do about a row that cannot be read: stop, or skip and count", "stop"
+    )
+    drop: list[str] | None = option(
+        "kinds of suspicious training pairs to leave out, or 'all': duplicate, test_pair, identical, length_ratio, "
+        "script, control, too_long; they are counted and kept otherwise (`tinyseq corpus` shows them)"
     )
 
     # tokenizer
@@ -84,6 +127,9 @@ class RunOptions:
     gradient_accumulation_steps: int = option("batches per process and update", 1)
     epochs: float = option("passes over the training pairs", 10.0)
     max_steps: int | None = option("updates; overrides --epochs")
+    time_budget: float | None = option(
+        "minutes, evaluations included: as many updates as go into them, unless --max_steps says fewer"
+    )
     learning_rate: float = option("highest learning rate", 1.5e-3)
     warmup_steps: int = option("updates during which the rate rises from 0; at most a tenth of all", 300)
     schedule: Literal["linear", "cosine", "inverse_sqrt"] = option(
@@ -94,16 +140,25 @@ class RunOptions:
     label_smoothing: float = option("share of the target distribution that is spread over all pieces", 0.1)
     max_grad_norm: float = option("gradients are scaled down to this norm; 0: never", 1.0)
     mixed_precision: Literal["no", "bf16", "fp16"] = option("number format of the matrix products", "no")
+    ema_decay: float = option("evaluate and save a moving average of the weights with this decay; 0: none", 0.0)
+    max_bad_updates: int = option("updates in a row that may be skipped for a NaN or infinite gradient", 5)
     loader_workers: int = option("processes that prepare batches beside each training process", 0)
+    process_timeout: float = option("seconds that processes wait for each other before the run fails", 600)
 
     # evaluation and output
     eval_steps: int | None = option("updates between evaluations; by default five in the run")
     eval_pairs: int = option("validation pairs that are translated at each evaluation, the first ones", 500)
+    patience: int | None = option("end after so many evaluations in a row without a better one")
+    save_steps: int | None = option("updates between checkpoints; by default one at each evaluation")
+    keep_checkpoints: int = option("newest checkpoints that are kept", 2)
+    keep_best_checkpoints: int = option("best checkpoints that are kept besides", 1)
+    average_checkpoints: int = option("at the end try the mean of so many newest checkpoints as best/; 0: do not", 0)
     num_beams: int = option("beams for the test set; saved as the model's default", 5)
     length_penalty: float = option("beam search divides a score by length to this power; saved likewise", 1.0)
     bleu_tokenize: str | None = option("how BLEU finds words, such as 13a or zh; by default as --target asks for")
     best_metric: Literal["bleu", "chrf", "loss"] = option("which validation figure chooses best/", "bleu")
     log_steps: int = option("updates between lines of log.jsonl", 50)
+    log_batches: bool = option("write which pairs each update learned from to batches-PROCESS.jsonl", False)
     report_to: list[str] | None = option("trackers that Accelerate knows, such as tensorboard or wandb")
 
     # the Hub (the token is that of `hf auth login`, or HF_TOKEN)
@@ -119,17 +174,33 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     options, architecture = parse_options([RunOptions, model_options()], arguments, description=__doc__ or "")
     try:
-        train(options, architecture)
+        with Interruption() as interruption:
+            train(options, architecture, interruption)
+    except Stopped as stop:
+        say(str(stop))
+        end_process(stop.exit_code)
     except (ValueError, OSError) as error:
-        sys.exit(f"train.py: error: {error}")
+        say(f"error: {error}")
+        end_process(1)
+    except Exception as error:
+        traceback.print_exc()
+        if lost := lost_process(error):
+            say(f"error: {lost}")
+        end_process(1)
 
 
-def train(options: RunOptions, architecture) -> None:
+def say(message: str) -> None:
+    """Writes a line on stderr, at once, so that those of several processes do not run into each other."""
+    sys.stderr.write(f"train.py: {message}\n")
+
+
+def train(options: RunOptions, architecture, interruption: Interruption) -> None:
     """Trains one model; see the module's docstring for what it leaves behind."""
     keep_freed_memory()
     transformers_logging.disable_progress_bar()
     run_folder = check_options(options)
     TinySeqConfig(**asdict(architecture))  # refuses now what would be refused after the data were read
+    check_launcher()
     # torch 2.13 has a new name for an option below, and Accelerate does not know it yet
     warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
     accelerator = Accelerator(
@@ -137,23 +208,30 @@ def train(options: RunOptions, architecture) -> None:
         mixed_precision=options.mixed_precision,
         log_with=options.report_to,
         project_dir=run_folder / "trackers",
-        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # position tables never change
+        kwargs_handlers=[
+            DistributedDataParallelKwargs(broadcast_buffers=False),  # position tables never change
+            InitProcessGroupKwargs(timeout=timedelta(seconds=options.process_timeout)),
+        ],
     )
-    show = accelerator.print
+    processes = accelerator.num_processes
+    show = print if accelerator.is_main_process else lambda *words: None
+    check_distribution(accelerator, options.ema_decay)
+    given = {**asdict(options), **asdict(architecture), "library versions": versions()}
+    check_same_everywhere(accelerator, {name: what for name, what in given.items() if name not in OF_EACH_MACHINE})
     set_seed(options.seed)
-
     if options.push_to_hub:
         main_process_result(accelerator, check_token)  # now, not when the data have been read
 
     # --- data --------------------------------------------------------------------------------------------
-    train_pairs, valid_pairs, test_pairs = load_data(options, show)
+    data = load_data(options, show)
     repository = None
     if options.push_to_hub:
         name = options.hub_model_id or run_folder.resolve().name
         private = options.hub_private_repo or None
         repository = main_process_result(accelerator, lambda: create_repository(name, private=private))
-    with accelerator.main_process_first():
-        tokenizer = make_tokenizer(options, architecture, train_pairs, run_folder, accelerator.is_main_process)
+    tokenizer = make_tokenizer(
+        accelerator, options, architecture.max_position_embeddings, data.train, run_folder / "tokenizer"
+    )
     config = TinySeqConfig(
         **asdict(architecture),
         vocab_size=len(tokenizer),
@@ -161,14 +239,11 @@ def train(options: RunOptions, architecture) -> None:
         eos_token_id=tokenizer.eos_token_id,
         decoder_start_token_id=tokenizer.pad_token_id,
     )
-    encoded = encode(train_pairs, "training", tokenizer, config, show)
-    valid = encode(valid_pairs, "validation", tokenizer, config, show)
-    processes = accelerator.num_processes
-    batches = TokenBudgetBatches(
-        encoded, options.batch_size_tokens, options.seed, accelerator.process_index, processes
+    corpus, known = corpus_to_batch(accelerator, options, data.train, tokenizer, config, show)
+    valid = encode(accelerator, data.valid, "validation", tokenizer, config, show)
+    batches = BatchStream(
+        corpus, options.batch_size_tokens, options.seed, tokenizer.pad_token_id, accelerator.process_index, processes
     )
-    collate = Collator(tokenizer.pad_token_id)
-    loader = DataLoader(encoded, batch_sampler=batches, collate_fn=collate, num_workers=options.loader_workers)
 
     # --- model and optimiser ------------------------------------------------------------------------------
     model = TinySeqForConditionalGeneration(config)
@@ -177,148 +252,225 @@ def train(options: RunOptions, architecture) -> None:
         length_penalty=options.length_penalty,
         suppress_tokens=[config.pad_token_id],  # its logit is a constant, not a score
     )
-    optimizer = make_optimizer(model, options)
+    optimizer = make_optimizer(model, options.learning_rate, options.adam_beta2, options.weight_decay)
+    moving_average = MovingAverage(model, options.ema_decay).to(accelerator.device) if options.ema_decay else None
     parameters = model.num_parameters()
-    model, optimizer = accelerator.prepare(model, optimizer)
-    epoch_steps = len(batches.epoch(0)) / (processes * options.gradient_accumulation_steps)
-    steps = options.max_steps or max(round(options.epochs * epoch_steps), 1)
-    eval_steps = options.eval_steps or math.ceil(steps / 5)
+    model, optimizer = prepare(accelerator, model, optimizer)
+
+    # --- the run, and where an earlier start has left it --------------------------------------------------
+    update_batches = processes * options.gradient_accumulation_steps
+    epoch_steps = batches.batches_per_epoch / update_batches if batches.batches_per_epoch else None
+    progress = Progress(steps=options.max_steps)
+    if epoch_steps and not options.max_steps and not options.time_budget:
+        progress.steps = max(round(options.epochs * epoch_steps), 1)
+    plan_evaluation(progress, options)
+    resolved = {**asdict(options), **asdict(architecture), "max_steps": progress.steps, "resume": False}
+    learnt_from = {"training data": known["fingerprint"], "validation data": valid.fingerprint}
+    identity = {"options": resolved, "batches per update": update_batches, **learnt_from}
+    of_test = fingerprint_of(data.test, tokenizer, config.max_position_embeddings) if data.test is not None else None
+    check_same_everywhere(accelerator, {**learnt_from, "test data": of_test})
+    sets = {"train": (options.train, known["size"]), "validation": (options.valid, len(valid))}
+    if data.test is not None:
+        sets["test"] = (options.test, len(data.test))
+    facts = facts_of_run(resolved, sets, longest_source=known["longest_source"])
+    facts |= {
+        "parameters": parameters,
+        "machine": machine(processes),
+        "versions": versions(),
+        "left_out": refused(data.reports),
+    }
+    log = RunLog(run_folder / "log.jsonl", accelerator, facts)
+    state = TrainingState(
+        accelerator, model, optimizer, moving_average, tokenizer, progress, log, identity, repository
+    )
+    checkpoints = Checkpoints(run_folder / "checkpoints", options.keep_checkpoints, options.keep_best_checkpoints)
+    if options.resume:
+        check_first_machine(accelerator, checkpoints)
+    found = main_process_result(accelerator, lambda: find_earlier(checkpoints, parameters, options))
+    if found is not None:
+        state.load(found)
+        show(f"goes on from {found}: update {progress.step:,}")
+    batches.state = progress.data or batches.state
+    length = f"{progress.steps:,} updates" if progress.steps else f"{options.time_budget:g} minutes"
+    length += f", {progress.steps / epoch_steps:.1f} epochs" if progress.steps and epoch_steps else ""
     show(
-        f"{parameters / 1e6:.1f} M parameters, {len(tokenizer)} pieces, {len(encoded)} pairs "
-        f"({encoded.target_tokens / len(encoded):.1f} target pieces each); "
-        f"{steps} updates, {steps / epoch_steps:.1f} epochs, "
+        f"{parameters / 1e6:.1f} M parameters, {len(tokenizer)} pieces, {known['words']}; {length}, "
         f"on {processes} process{'es' * (processes > 1)} ({accelerator.device})"
     )
-    resolved = {**asdict(options), **asdict(architecture), "max_steps": steps}
     if accelerator.is_main_process:
         write_options(run_folder / "options.yaml", resolved)
+        write_reports(run_folder / "data_report.json", data.reports)
     accelerator.init_trackers(
         "tinyseq", config={k: v for k, v in asdict(options).items() if isinstance(v, int | float | str)}
     )
-
-    # --- the loop -----------------------------------------------------------------------------------------
-    sets = {"train": (options.train, len(encoded)), "validation": (options.valid, len(valid))}
-    if test_pairs is not None:
-        sets["test"] = (options.test, len(test_pairs))
-    facts = facts_of_run(resolved, sets, longest_source=max(map(len, encoded.sources)))
-    facts |= {"parameters": parameters, "machine": machine(processes), "versions": versions()}
-    log = RunLog(run_folder / "log.jsonl", accelerator, facts)
     hub = None
     if repository is not None and accelerator.is_main_process:
         hub = BackgroundPush(repository, private)
-    micro_batches = iter(loader)
-    best = -math.inf
-    step = skipped = 0
-    loss_sum, loss_tokens = torch.zeros((), device=accelerator.device), 0  # since the last line of the log
-    window_start, training_seconds = time.perf_counter(), 0.0
-    progress = tqdm(total=steps, unit="update", disable=not (accelerator.is_main_process and sys.stderr.isatty()))
-    model.train()
-    while step < steps:
-        group = [next(micro_batches) for _ in range(options.gradient_accumulation_steps)]
-        group = [{name: tensor.to(accelerator.device) for name, tensor in batch.items()} for batch in group]
-        # One loss per target token of the whole update, over micro-batches and processes. DDP averages gradients over
-        # processes, so each process's share is multiplied by their number.
-        tokens = sum(batch["labels"].ne(-100).sum() for batch in group)
-        tokens = accelerator.reduce(tokens, "sum").item()
-        for group_part, batch in enumerate(group, start=1):
-            last = group_part == len(group)
-            with contextlib.nullcontext() if last else accelerator.no_sync(model):
-                loss = model(
-                    **batch,
+    batch_log = None
+    if options.log_batches:
+        batch_log = BatchLog(run_folder / f"batches-{accelerator.process_index}.jsonl", progress.batches)
+
+    # --- the loop -----------------------------------------------------------------------------------------
+    best_folder = run_folder / "best"
+    interruption.in_order = True  # from here on a signal waits for the end of the update
+    stream = iter(DataLoader(batches, batch_size=None, num_workers=options.loader_workers))
+    earlier_seconds, start = progress.seconds, time.perf_counter()
+    is_watched = accelerator.is_main_process and sys.stderr.isatty()
+    bar = tqdm(total=progress.steps, initial=progress.step, unit="update", disable=not is_watched)
+    stop = 0  # the signal that one of the processes got
+    while not (progress.finished or stop):
+        # An evaluation is due. It comes before the next update, as it may be what the run was interrupted in.
+        if progress.evaluation_is_due:
+            translator = Translator(state.whole_model(), tokenizer)
+            figures = evaluate(accelerator, translator, valid, data.valid, options, interruption)
+            if figures is None:
+                stop = signal_in(sum_over_processes(accelerator, interruption.flags()))
+                state.save(checkpoints)
+                continue
+            log.write({"step": progress.step, **figures})
+            value = metric(figures, options)
+            if progress.best is None or value > progress.best:
+                progress.best, progress.without_gain = value, 0
+                state.save_best(best_folder, translator, data.valid, options.card_examples)
+                if hub is not None and options.hub_strategy == "every_save":
+                    hub.push(best_folder, f"Update {progress.step}")
+            else:
+                progress.without_gain += 1
+            progress.seconds = earlier_seconds + time.perf_counter() - start
+            progress.evaluation_seconds = figures["evaluation_seconds"]
+            progress.finished = progress.steps is not None and progress.step >= progress.steps
+            if options.patience is not None and progress.without_gain >= options.patience:
+                show(f"no better {options.best_metric} in {progress.without_gain} evaluations: enough")
+                progress.finished = True
+            plan_steps(accelerator, progress, options)
+            plan_evaluation(progress, options)
+            state.save(checkpoints, value)
+            continue
+
+        # One update. One loss per target token of the whole update, over micro-batches and processes. DDP averages
+        # gradients over processes, so each process's share is multiplied by their number.
+        update_start = time.perf_counter()
+        model.train()
+        group: list[Batch] = [next(stream) for _ in range(options.gradient_accumulation_steps)]
+        tokens = sum(int(batch.tensors["labels"].ne(-100).sum()) for batch in group)
+        tokens = max(int(sum_over_processes(accelerator, [tokens])[0]), 1)
+        rate = learning_rate(progress.step, progress.steps, options)
+        for parameter_group in optimizer.param_groups:
+            parameter_group["lr"] = rate
+        loss = torch.zeros((), device=accelerator.device)
+        for number, batch in enumerate(group):
+            seed_dropout(options.seed, progress.batches + number * processes + accelerator.process_index)
+            accelerator.sync_gradients = number == len(group) - 1
+            with contextlib.nullcontext() if accelerator.sync_gradients else accelerator.no_sync(model):
+                loss_share = model(
+                    **{name: tensor.to(accelerator.device) for name, tensor in batch.tensors.items()},
                     label_smoothing=options.label_smoothing,
                     num_items_in_batch=tokens / processes,
                     return_logits=False,
                 ).loss
-                accelerator.backward(loss)
-            loss_sum += loss.detach() * tokens / processes
-        loss_tokens += tokens
-        gradient_norm = accelerator.clip_grad_norm_(model.parameters(), options.max_grad_norm or math.inf)
-        for parameters_group in optimizer.param_groups:
-            parameters_group["lr"] = learning_rate(step, steps, options)
-        optimizer.step()
-        optimizer.zero_grad()
-        if accelerator.optimizer_step_was_skipped:  # float16 overflowed; the scaler lowers its scale and we go on
-            skipped += 1
-            continue
-        step += 1
-        progress.update()
-
-        if step % options.log_steps == 0 or step % eval_steps == 0 or step == steps:
-            seconds = time.perf_counter() - window_start
-            training_seconds += seconds
-            line = {
-                "step": step,
-                "epoch": round(step / epoch_steps, 3),
-                "loss_per_target_token": accelerator.reduce(loss_sum, "sum").item() / loss_tokens,
-                "target_tokens_per_second": round(loss_tokens / seconds, 1),
-                "learning_rate": learning_rate(step - 1, steps, options),
-                "gradient_norm": float(gradient_norm),
-                "training_seconds": round(training_seconds, 2),
-                "skipped_updates": skipped,
-            }
-            if not math.isfinite(line["loss_per_target_token"]):
-                raise ValueError(
-                    f"the loss is {line['loss_per_target_token']} at update {step}; lower --learning_rate"
-                )
-            progress.set_postfix_str(
-                f"loss {line['loss_per_target_token']:.3f}/token, "
-                f"{line['target_tokens_per_second']:.0f} target tokens/s, "
-                f"lr {line['learning_rate']:.1e}"
-            )
-            log.write(line)
-            if step % eval_steps == 0 or step == steps:
-                figures = evaluate(accelerator, model, tokenizer, valid, valid_pairs, collate, options)
-                log.write({"step": step, **figures})
-                value = (
-                    -figures["valid_loss"]
-                    if options.best_metric == "loss"
-                    else figures[f"valid_{options.best_metric}"]
-                )
-                if accelerator.is_main_process:
-                    translator = Translator(accelerator.unwrap_model(model), tokenizer)
-                    log.facts["examples"] = examples_of(translator, valid_pairs, options.card_examples)
-                    save(run_folder / "last", accelerator, model, tokenizer, log.newest, repository)
-                    if value > best:
-                        save(run_folder / "best", accelerator, model, tokenizer, log.newest, repository)
-                        if hub is not None and options.hub_strategy == "every_save":
-                            hub.push(run_folder / "best", f"Update {step} of {steps}")
-                best = max(best, value)
-                accelerator.wait_for_everyone()
-            loss_sum.zero_()
-            loss_tokens = 0
-            window_start = time.perf_counter()
-    progress.close()
-
-    # --- the test set -------------------------------------------------------------------------------------
-    best_folder = run_folder / "best"
-    show(f"trained {steps} updates in {training_seconds:.0f} s; best model: {best_folder}")
-    if test_pairs is not None:
-        best_model = TinySeqForConditionalGeneration.from_pretrained(best_folder).to(accelerator.device)
-        start = time.perf_counter()
-        hypotheses, unfinished = translate_shared(accelerator, Translator(best_model, tokenizer), test_pairs["source"])
-        seconds = time.perf_counter() - start
-        scores = score(
-            hypotheses, test_pairs["target"], tokenize=options.bleu_tokenize or bleu_tokenizer_for(options.target)
+                accelerator.backward(loss_share)
+            loss += loss_share.detach()
+        gradient_norm = float(accelerator.clip_grad_norm_(model.parameters(), options.max_grad_norm or math.inf))
+        progress.seconds = earlier_seconds + time.perf_counter() - start
+        is_over = accelerator.is_main_process and progress.seconds >= 60 * (options.time_budget or math.inf)
+        loss_sum, is_over, *flags = sum_over_processes(
+            accelerator, [loss.item() * tokens / processes, is_over, *interruption.flags()]
         )
-        show(f"test set, beam {options.num_beams}\n{scores}")
-        if accelerator.is_main_process:
+        stop = signal_in(flags)
+        progress.batches += update_batches
+        progress.data = batches.state_after(group[-1], progress.batches)
+        is_good = math.isfinite(loss_sum) and math.isfinite(gradient_norm)
+        if is_good or accelerator.scaler is not None:  # which skips such an update by itself, and lowers its scale
+            optimizer.step()
+            is_good = is_good and not accelerator.optimizer_step_was_skipped
+        optimizer.zero_grad()
+        rows = [batch.rows for batch in group]
+        if batch_log is not None:
+            batch_log.write(batches=progress.batches, step=progress.step + is_good, loss_sum=loss_sum, rows=rows)
+        if is_good:
+            progress.step += 1
+            progress.skipped_in_a_row = 0
+            progress.loss_sum += loss_sum
+            progress.loss_tokens += tokens
+            if moving_average is not None:
+                moving_average.update_parameters(accelerator.unwrap_model(model))
+        else:
+            progress.skipped += 1
+            # A float16 scale that is still high has to be lowered in this way; it says nothing about the data
+            if accelerator.scaler is None or accelerator.scaler.get_scale() < 1:
+                progress.skipped_in_a_row += 1
+            if progress.skipped_in_a_row >= options.max_bad_updates:
+                raise ValueError(bad_numbers(accelerator, rows, progress, checkpoints))
+        progress.window_seconds += time.perf_counter() - update_start
+
+        if is_good and progress.step == FIRST_PLAN:
+            plan_steps(accelerator, progress, options)
+            plan_evaluation(progress, options)
+        if is_over:
+            progress.steps = progress.next_evaluation = progress.step
+        if is_good and (progress.step % options.log_steps == 0 or progress.evaluation_is_due):
+            line = progress.take_figures() | {"learning_rate": rate, "gradient_norm": gradient_norm}
+            log.write(line | ({"epoch": round(progress.step / epoch_steps, 3)} if epoch_steps else {}))
+            bar.total = progress.steps
+            bar.set_postfix_str(
+                f"loss {line['loss_per_target_token']:.3f}/token, lr {rate:.1e}, "
+                f"{line['target_tokens_per_second']:.0f} target tokens/s"
+            )
+        bar.update(is_good)
+        is_save = is_good and options.save_steps and progress.step % options.save_steps == 0
+        if stop or (is_save and not progress.evaluation_is_due):
+            state.save(checkpoints)
+    bar.close()
+
+    # --- the end: the last weights, the mean of the last ones, the test set -------------------------------
+    if not stop:
+        state.save_model(run_folder / "last", state.whole_model())
+        show(f"trained {progress.step:,} updates in {progress.training_seconds:.0f} s; best model: {best_folder}")
+    if options.average_checkpoints and not stop:
+        newest = [checkpoints.path(step) for step in checkpoints.steps()[-options.average_checkpoints :]]
+        weights = main_process_result(accelerator, lambda: average(newest))
+        translator = Translator(state.model_with(weights), tokenizer)
+        figures = evaluate(accelerator, translator, valid, data.valid, options, interruption)
+        if figures is not None and (progress.best is None or metric(figures, options) > progress.best):
+            log.write({"step": progress.step, **figures, "averaged_checkpoints": options.average_checkpoints})
+            state.save_best(best_folder, translator, data.valid, options.card_examples)
+    if data.test is not None and not stop:
+        weights = main_process_result(accelerator, lambda: load_weights(best_folder))
+        translator = Translator(state.model_with(weights), tokenizer)
+        begin = time.perf_counter()
+        hypotheses, unfinished = translate_shared(
+            accelerator, translator, data.test["source"], stopping_criteria=[interruption]
+        )
+        seconds = time.perf_counter() - begin
+        stop = signal_in(sum_over_processes(accelerator, interruption.flags()))
+        if not stop:
+            scores = score(
+                hypotheses, data.test["target"], tokenize=options.bleu_tokenize or bleu_tokenizer_for(options.target)
+            )
+            show(f"test set, beam {options.num_beams}\n{scores}")
             figures = {
                 **scores.to_dict(),
                 "num_beams": options.num_beams,
                 "unfinished": unfinished,
                 "sentences_per_second": round(len(hypotheses) / seconds, 2),
             }
-            (run_folder / "test.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-            (run_folder / "test.hypotheses.txt").write_text(
-                "\n".join(hypotheses) + "\n", encoding="utf-8", newline="\n"
-            )
-            add_facts(best_folder, {"test": figures}, repository or str(best_folder))
-    accelerator.wait_for_everyone()
-    accelerator.end_training()
+            if accelerator.is_main_process:
+                write_test(run_folder, hypotheses, figures)
+                add_facts(best_folder, {"test": figures}, repository or str(best_folder))
+    stop = stop or signal_in(sum_over_processes(accelerator, interruption.flags()))
+    leave_group(accelerator)
+    if stop:
+        if hub is not None:
+            hub.close()
+        raise Stopped(
+            stop,
+            f"stopped by {signal.Signals(stop).name} at update {progress.step:,} of {progress.steps or '?'}; "
+            f"{checkpoints.path(progress.step)} is whole; the same command with --resume goes on from there",
+        )
 
     if hub is not None:
         try:
-            show(f"pushed: {hub.finish(best_folder, f'Trained for {steps} updates')}")
+            show(f"pushed: {hub.finish(best_folder, f'Trained for {progress.step} updates')}")
         except (ValueError, OSError) as error:
             raise HubPushError(
                 f"{error}. The model is whole, in {best_folder}; push it with: tinyseq push {best_folder} {hub.name}"
@@ -326,104 +478,13 @@ def train(options: RunOptions, architecture) -> None:
             ) from error
 
 
-def check_options(options: RunOptions) -> Path:
-    """Refuses what can't work before anything is done; returns the run's folder."""
-    if not options.train:
-        raise ValueError("--train is missing: name the training pairs (--train corpus.en corpus.de) or a recipe")
-    if not options.output_dir:
-        raise ValueError("--output_dir is missing: name the run's folder")
-    for name in (
-        "batch_size_tokens", "gradient_accumulation_steps", "epochs", "learning_rate", "log_steps", "num_beams",
-        "eval_pairs", "valid_pairs",
-    ):  # fmt: skip
-        if not getattr(options, name) > 0:
-            raise ValueError(f"--{name} {getattr(options, name)} must be greater than 0")
-    for name in ("max_steps", "eval_steps"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise ValueError(f"--{name} {getattr(options, name)} must be 1 or more")
-    if not 0 <= options.label_smoothing < 1:
-        raise ValueError(f"--label_smoothing {options.label_smoothing} must be at least 0 and below 1")
-    if options.card_examples < 0:
-        raise ValueError(f"--card_examples {options.card_examples} must be 0 or more")
-    for name in ("hub_model_id", "hub_private_repo", "hub_strategy"):
-        if getattr(options, name) not in (None, False, "end") and not options.push_to_hub:
-            raise ValueError(f"--{name} says where to push, and nothing is pushed without --push_to_hub")
-    for name in ("dataset_config_name", "dataset_revision", "streaming"):
-        if getattr(options, name) and not any(map(is_on_hub, (options.train, options.valid, options.test))):
-            raise ValueError(f"--{name} is for a data set on the Hub; --train, --valid and --test name none")
-    folder = Path(options.output_dir)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--output_dir {folder} is a file")
-    if folder.exists() and any(folder.iterdir()) and not options.overwrite:
-        raise ValueError(f"--output_dir {folder} is not empty; choose another, or pass --overwrite to replace it")
-    return folder
+def learning_rate(step: int, steps: int | None, options: RunOptions) -> float:
+    """Returns the rate of update `step` (from 0) of `steps`: it depends on nothing else.
 
-
-def load_data(options: RunOptions, show) -> tuple[Dataset, Dataset, Dataset | None]:
-    """Returns training, validation and test pairs, and shows what was refused."""
-
-    def load(files: list[str], split: str) -> Dataset:
-        on_hub = is_on_hub(files)
-        corpus = load_corpus(
-            files,
-            source=options.source,
-            target=options.target,
-            split=split,
-            on_bad_row=options.on_bad_row,
-            name=options.dataset_config_name if on_hub else None,
-            revision=options.dataset_revision if on_hub else None,
-            streaming=options.streaming and on_hub,
-        )
-        if str(corpus.report):
-            show(f"{split} data ({' '.join(files)}):\n{corpus.report}")
-        return corpus.pairs
-
-    train_pairs = load(options.train or [], "train")
-    test_pairs = load(options.test, "test") if options.test else None
-    if options.valid:
-        return train_pairs, load(options.valid, "validation"), test_pairs
-    train_pairs, valid_pairs = split_off(train_pairs, options.valid_pairs, seed=options.seed)
-    return train_pairs, valid_pairs, test_pairs
-
-
-def make_tokenizer(options: RunOptions, architecture, pairs: Dataset, run_folder: Path, is_main_process: bool):
-    """Returns the tokenizer that was named, or one learned from the training pairs: by the first process, for all."""
-    if options.tokenizer:
-        return AutoTokenizer.from_pretrained(options.tokenizer)
-    folder = run_folder / "tokenizer"
-    if is_main_process:
-        texts = (clean(text) for rows in pairs.iter(batch_size=10_000) for side in rows.values() for text in side)
-        tokenizer = TinySeqTokenizer.train(
-            texts,
-            options.vocab_size,
-            options.tokenizer_algorithm,
-            model_max_length=architecture.max_position_embeddings,
-        )
-        save_whole(folder, tokenizer.save_pretrained)
-    return AutoTokenizer.from_pretrained(folder)
-
-
-def encode(pairs: Dataset, what: str, tokenizer, config: TinySeqConfig, show) -> EncodedPairs:
-    """Returns the ids of the pairs, and shows how many were too long."""
-    encoded = encode_pairs(pairs, tokenizer, config.max_position_embeddings)
-    if encoded.too_long:
-        show(f"{encoded.too_long} {what} pairs left out: a side has over {config.max_position_embeddings} pieces")
-    if not len(encoded):
-        raise ValueError(f"no {what} pairs left; raise --max_position_embeddings ({config.max_position_embeddings})")
-    return encoded
-
-
-def make_optimizer(model: torch.nn.Module, options: RunOptions) -> torch.optim.AdamW:
-    """Returns AdamW with weight decay on matrices only: biases and LayerNorms are not what should shrink."""
-    groups = [
-        {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": options.weight_decay},
-        {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, options.adam_beta2), eps=1e-9, fused=True)
-
-
-def learning_rate(step: int, steps: int, options: RunOptions) -> float:
-    """Returns the rate of update `step` (from 0) of `steps`: it depends on nothing else."""
+    With a time budget, `steps` is not known at first.
+    """
+    if steps is None:
+        return options.learning_rate * (step + 1) / max(options.warmup_steps, FIRST_PLAN)
     warmup = min(options.warmup_steps, steps // 10)
     if step < warmup:
         return options.learning_rate * (step + 1) / warmup
@@ -433,47 +494,27 @@ def learning_rate(step: int, steps: int, options: RunOptions) -> float:
     return options.learning_rate * (left if options.schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)
 
 
-def evaluate(accelerator, model, tokenizer, valid: EncodedPairs, pairs: Dataset, collate, options) -> dict[str, float]:
-    """Returns loss per target token over all pairs, and BLEU and chrF of the first ones, decoded greedily."""
-    start = time.perf_counter()
-    model = accelerator.unwrap_model(model)  # shares are unequal, and a DDP forward waits for the other processes
-    model.eval()
-    sums = torch.zeros(2, dtype=torch.float64, device=accelerator.device)  # loss, target tokens
-    for rows in share(accelerator, TokenBudgetBatches(valid, max(options.batch_size_tokens, 4096), seed=0).epoch(0)):
-        batch = {name: tensor.to(accelerator.device) for name, tensor in collate([valid[row] for row in rows]).items()}
-        with torch.no_grad():
-            loss = model(**batch, num_items_in_batch=1, return_logits=False).loss
-        sums += torch.stack([loss, batch["labels"].ne(-100).sum()]).double()
-    loss_sum, tokens = accelerator.reduce(sums, "sum").tolist()
-    pairs = pairs.select(range(min(options.eval_pairs, len(pairs))))
-    hypotheses, _ = translate_shared(accelerator, Translator(model, tokenizer), pairs["source"], num_beams=1)
-    scores: Scores = score(
-        hypotheses, list(pairs["target"]), tokenize=options.bleu_tokenize or bleu_tokenizer_for(options.target)
-    )
-    model.train()
-    accelerator.print(
-        f"valid: loss {loss_sum / tokens:.3f} per target token, BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}"
-    )
-    return {
-        "valid_loss": loss_sum / tokens,
-        "valid_bleu": scores.bleu,
-        "valid_chrf": scores.chrf,
-        "valid_scored": scores.sentences,
-        "bleu_signature": scores.bleu_signature,
-        "chrf_signature": scores.chrf_signature,
-        "evaluation_seconds": round(time.perf_counter() - start, 2),
-    }
+def plan_steps(accelerator: Accelerator, progress: Progress, options: RunOptions) -> None:
+    """Turns what is left of a time budget into updates, at the speed so far, by the clock of the first process."""
+    if not options.time_budget or options.max_steps or progress.finished:
+        return
+    left = 60 * options.time_budget - progress.seconds - progress.evaluation_seconds  # one evaluation at the end
+    steps = progress.step + max(int(left * progress.step / progress.seconds), 1)
+    progress.steps = main_process_result(accelerator, lambda: steps)
 
 
-def save(folder: Path, accelerator: Accelerator, model, tokenizer, facts: dict, repository: str | None) -> None:
-    """Writes a model that `from_pretrained` takes as it is, with its card; whole, or what was there stays."""
+def plan_evaluation(progress: Progress, options: RunOptions) -> None:
+    """Sets when the model is evaluated next, at the end at the latest."""
+    if progress.steps is not None:
+        every = options.eval_steps or math.ceil(progress.steps / EVALUATIONS)
+        progress.next_evaluation = min(progress.step - progress.step % every + every, progress.steps)
+    elif options.eval_steps:
+        progress.next_evaluation = progress.step + options.eval_steps
 
-    def write(aside: Path) -> None:
-        accelerator.unwrap_model(model).save_pretrained(aside)
-        tokenizer.save_pretrained(aside)
-        write_facts(aside, facts, repository or str(folder))
 
-    save_whole(folder, write)
+def metric(figures: dict[str, Any], options: RunOptions) -> float:
+    """Returns the figure that chooses the best model, turned so that more is better."""
+    return -figures["valid_loss"] if options.best_metric == "loss" else figures[f"valid_{options.best_metric}"]
 
 
 if __name__ == "__main__":

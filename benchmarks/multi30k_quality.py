@@ -35,7 +35,7 @@ from marian_peer import RunToMatch, marian_like
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from tinyseq.batching import TokenBudgetBatches
+from tinyseq.batching import token_budget_batches
 from tinyseq.corpus import load_corpus
 from tinyseq.evaluation import score
 from tinyseq.translation import Translator
@@ -221,7 +221,7 @@ def train_peer(options: argparse.Namespace, ours: Path, seconds: float) -> dict[
 def sentences_per_update(like: RunToMatch) -> int:
     """Returns how many pairs an update of tinyseq's run has on average."""
     pairs = like.encoded_pairs()
-    batches = TokenBudgetBatches(pairs, like.options["batch_size_tokens"], like.options["seed"]).epoch(0)
+    batches = token_budget_batches(pairs, like.options["batch_size_tokens"], like.options["seed"], block=0)
     return max(round(len(pairs) / len(batches) * like.options["gradient_accumulation_steps"]), 1)
 
 

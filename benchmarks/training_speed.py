@@ -38,7 +38,7 @@ from harness import (
 from marian_peer import RunToMatch, sentences_for
 
 from tinyseq import TinySeqConfig
-from tinyseq.batching import EncodedPairs, TokenBudgetBatches
+from tinyseq.batching import EncodedPairs, token_budget_batches
 
 BATCH_SIZE_TOKENS = 2048
 SIZES: dict[str, dict[str, int]] = {
@@ -149,7 +149,7 @@ def measure(size: str, options: argparse.Namespace, work: Path) -> dict:
     like = RunToMatch(calibration)
     pairs = like.encoded_pairs()
     flops_per_token = training_flops(like.config, pairs) / pairs.target_tokens
-    updates = TokenBudgetBatches(pairs, BATCH_SIZE_TOKENS, seed=0).epoch(0)
+    updates = token_budget_batches(pairs, BATCH_SIZE_TOKENS, seed=0, block=0)
     figures = [figures_of(side, flops_per_token, peak) for side in sides]
     print_table(figures, peak, flops_per_token)
     return {

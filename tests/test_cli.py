@@ -1,4 +1,4 @@
-"""`tinyseq translate` and `tinyseq evaluate`: bytes in, bytes out, and what the shell is told.
+"""`tinyseq translate`, `tinyseq evaluate` and `tinyseq corpus`: bytes in, bytes out, and what the shell is told.
 
 The fixture's model has learned to write its four words in capitals, so that each line of output can be told apart.
 """
@@ -17,7 +17,9 @@ import pytest
 from taught import save_taught_model
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, Translator, cli
+from tinyseq.corpus import load_corpus
 from tinyseq.evaluation import score
+from tinyseq.quality import KINDS
 
 LEARNED = {"ant": "ANT", "bee": "BEE", "cow": "COW", "owl": "ŌWL"}
 ENVIRONMENT = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "OMP_NUM_THREADS": "1"}
@@ -307,6 +309,143 @@ def test_evaluate_refuses_files_that_do_not_match_before_it_loads_a_model(
 
     assert (code, out) == (2, b"")
     assert message in err.decode()
+
+
+# corpus --------------------------------------------------------------------------------------------------------------
+
+TRAIN = "a dog\tein Hund\nA  dog \tein hund\n\nThe test.\tDer Test.\n42 b\t42 B\nan old owl\teine alte Eule\n"
+
+
+def test_corpus_reports_what_training_would_read_and_nothing_on_stderr(run, write):
+    write("train.tsv", TRAIN.encode())
+    write("test.tsv", b"the TEST.\tegal\nnever seen\tnie gesehen\n")
+
+    code, out, err = run("corpus", "train.tsv", "--test", "test.tsv")
+
+    assert (code, err) == (0, b"")
+    assert [" ".join(line.split()) for line in out.decode().splitlines()] == [
+        "pairs: 5",
+        "median characters longest characters median words longest words all words",
+        "source 7 10 2 3 11",
+        "target 8 14 2 3 11",
+        "rows with the source of one of the 2 test pairs: 1",
+        "",
+        "rows were what first places",
+        "1 kept duplicate: the same pair was there before train.tsv:2",
+        "1 dropped both sides blank train.tsv:3",
+        "1 kept test_pair: its source is also among the test or validation pairs train.tsv:4",
+        "1 kept identical: both sides are the same text train.tsv:5",
+    ]
+
+
+def test_corpus_prints_json_of_what_is_left_after_dropping(run, write):
+    write("train.tsv", TRAIN.encode())
+    write("test.tsv", b"the TEST.\tegal\nnever seen\tnie gesehen\n")
+
+    code, out, err = run("corpus", "train.tsv", "--test", "test.tsv", "--drop", "test_pair", "identical", "--json")
+
+    assert (code, err) == (0, b"")
+    found = json.loads(out)
+    assert (found["pairs"], found["test"]) == (3, {"pairs": 2, "overlap": 1})
+    assert found["source"]["longest_characters"] == 10
+    report = found["report"]
+    assert (report["rows"], report["dropped"]) == (6, 3)
+    assert {reason: (row["kept"], row["dropped"]) for reason, row in report["reasons"].items()} == {
+        "both sides blank": (0, 1),
+        "duplicate": (1, 0),
+        "test_pair": (0, 1),
+        "identical": (0, 1),
+    }
+
+
+@pytest.mark.parametrize("name", ["kept.tsv", "kept.tsv.gz"])
+def test_corpus_writes_pairs_that_are_read_back_as_they_were_but_for_tabs_and_line_ends(run, write, name):
+    pairs = [
+        ("source", "target"),
+        ("\ufeff[1, 2", '{"a": "b'),
+        ('"quoted', ' spaces  and"quotes" '),
+        ("a\ttab", "two\nlines"),
+        ("left\u2028right\x85\x0b", "carriage\rreturn\r"),
+        ("last", "letzte"),
+    ]
+    write("in.jsonl", "".join(json.dumps({"en": source, "de": target}) + "\n" for source, target in pairs).encode())
+
+    code, out, err = run("corpus", "in.jsonl", "--output", name)
+
+    assert code == 0
+    assert err.decode() == f"tinyseq: 3 texts hold a tab or a line end; {name} has a space in its place\n"
+    with open(name, "rb") as file:
+        assert (file.read(2) == b"\x1f\x8b") == name.endswith(".gz")
+    back = load_corpus(name).pairs
+    kept = [[text.replace("\t", " ").replace("\n", " ").replace("\r", " ") for text in pair] for pair in pairs]
+    assert [list(row.values()) for row in back] == kept
+    code, again, err = run("corpus", name, "--output", name)
+    assert (code, err) == (0, b"")
+    assert again.splitlines()[0] == b"pairs: 6"
+    assert load_corpus(name).pairs[:] == back[:]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["bad.tsv"], "bad.tsv:2: wrong number of columns: 3 where the table has 2"),
+        (["latin.tsv", "--drop", "all"], "latin.tsv:2: byte 2 of this line (0xf6) is not valid UTF-8"),
+        (["good.tsv", "--test", "bad.tsv"], "bad.tsv:2: wrong number of columns"),
+        (["none.tsv"], "none.tsv: there is no such file"),
+        (["blank.tsv"], "blank.tsv: there are no pairs in it"),
+        (["good.tsv", "--source", "en"], "source='en' and target=None"),
+        (["good.tsv", "--dataset_revision", "v1"], "--dataset_revision is for a data set on the Hub, and good.tsv is"),
+        (["1.tsv", "2.tsv", "3.tsv"], 'shards of one corpus are given as a pattern: "part-*.tsv"'),
+    ],
+)
+def test_corpus_stops_at_what_cannot_be_read_with_one_line_and_writes_no_file(
+    run, write, tmp_path, arguments, message
+):
+    write("good.tsv", b"a\tb\n")
+    write("bad.tsv", b"a\tb\nc\td\te\nf\tg\n")
+    write("latin.tsv", "a\tb\nzw\u00f6lf\ttwelve\n".encode("latin-1").replace(b"w", b"", 1))
+    write("blank.tsv", b"\n \t \n")
+    before = sorted(tmp_path.iterdir())
+
+    code, out, err = run("corpus", *arguments, "--output", "kept.tsv")
+
+    assert (code, out) == (2, b"")
+    assert err.count(b"\n") == 1
+    assert message in err.decode()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_corpus_counts_on_request_what_it_would_have_stopped_at(run, write):
+    write("bad.tsv", "a\tb\nc\td\te\nzw\u00f6lf\ttwelve\n".encode("latin-1"))
+
+    code, out, err = run("corpus", "bad.tsv", "--on_bad_row", "skip", "--on_bad_bytes", "replace")
+
+    assert (code, err) == (0, b"")
+    report = [" ".join(line.split()) for line in out.decode().splitlines()]
+    assert report[0] == "pairs: 2"
+    assert "1 dropped wrong number of columns bad.tsv:2 (3 where the table has 2)" in report
+    assert "1 kept invalid UTF-8 replaced by U+FFFD bad.tsv:3" in report
+
+
+def test_corpus_refuses_a_place_that_cannot_be_written_before_it_reads(run, write):
+    code, out, err = run("corpus", "not/there.tsv", "--output", "nowhere/kept.tsv")
+    assert (code, out) == (2, b"")
+    assert "--output nowhere/kept.tsv: the folder" in err.decode()
+
+
+def test_corpus_refuses_an_unknown_kind_with_those_there_are(run, write):
+    write("good.tsv", b"a\tb\n")
+    code, out, err = run("corpus", "good.tsv", "--drop", "dupes")
+    assert (code, out) == (2, b"")
+    assert all(kind in err.decode() for kind in ("dupes", "'test_pair'", "'script'", "'all'"))
+
+
+def test_the_help_of_corpus_shows_examples_and_says_what_each_kind_is(run):
+    code, out, err = run("corpus", "--help")
+    assert (code, err) == (0, b"")
+    assert 'tinyseq corpus "part-*.tsv"' in out.decode()
+    for kind, meaning in KINDS.items():
+        assert re.search(rf"^  {kind} +{re.escape(meaning)}$", out.decode(), re.MULTILINE)
 
 
 def test_the_card_is_shown_as_a_push_would_write_it(tmp_path, capfd):

@@ -6,7 +6,9 @@ Oracles: the pairs that the test wrote, and `bytes.count(b"\\n")`, which is what
 import gzip
 import io
 import json
+import os
 import sys
+import threading
 import types
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tinyseq.corpus import CorpusError, load_corpus, read_lines, split_off
+from tinyseq.corpus import Corpus, CorpusError, load_corpus, read_lines, split_off, stream_corpus
 
 PAIRS = [("a dog", "ein Hund"), ("a cat", "eine Katze"), ("two birds", "zwei Vögel")]
 TSV = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
@@ -72,13 +74,15 @@ def test_outer_spaces_and_control_characters_are_kept(put):
 
 
 @pytest.mark.parametrize(
-    ("big_bytes", "is_terminal", "is_shown"), [(1, True, True), (1, False, False), (999, True, False)]
+    ("seconds", "is_terminal", "is_shown"), [(0, True, True), (0, False, False), (999, True, False)]
 )
-def test_a_progress_bar_is_shown_for_a_big_file_on_a_terminal(put, monkeypatch, big_bytes, is_terminal, is_shown):
+def test_a_progress_bar_is_shown_on_a_terminal_when_reading_takes_long(
+    put, monkeypatch, seconds, is_terminal, is_shown
+):
     stderr = io.StringIO()
     stderr.isatty = lambda: is_terminal
     monkeypatch.setattr(sys, "stderr", stderr)
-    monkeypatch.setattr("tinyseq.corpus.BIG_BYTES", big_bytes)
+    monkeypatch.setattr("tinyseq.corpus.SECONDS_UNSHOWN", seconds)
     load_corpus(put("c.tsv", TSV))
     assert ("Reading pairs" in stderr.getvalue()) == is_shown
 
@@ -147,6 +151,31 @@ def test_invalid_utf8_is_an_error_with_file_line_and_byte(put, content, place):
         list(read_lines(put("a", content)))
 
 
+@pytest.mark.parametrize("load", [load_corpus, lambda *files, **options: load_streamed(*files, **options)])
+def test_rows_that_are_not_utf_8_are_left_out_with_the_other_bad_rows_and_counted(put, load):
+    latin = put("a.de", "Vögel\nMäuse\nHund\n".encode("latin-1"))
+    corpus = load([put("a.en", "birds\nmice\ndog\n"), latin], on_bad_row="skip")
+    assert list(zip(corpus.pairs["source"], corpus.pairs["target"], strict=True)) == [("dog", "Hund")]
+    assert corpus.report.counts == {"invalid UTF-8": 2}
+    assert corpus.report.places["invalid UTF-8"] == [f"{latin}:1", f"{latin}:2"]
+    quoted = put("b.csv", b'birds,"V\xf6gel\nund mehr"\ndog,Hund\n')
+    assert list(load(quoted, on_bad_row="skip").pairs["target"]) == ["Hund"]
+    lines = put("c.jsonl", b'{"en": "birds", "de": "V\xf6gel"}\n{"en": "dog", "de": "Hund"}\n')
+    corpus = load(lines, on_bad_row="skip")
+    assert list(corpus.pairs["target"]) == ["Hund"]
+    assert corpus.report.dropped == 1
+
+
+def load_streamed(files, **options):
+    """What `load_corpus` gives, by way of a stream."""
+    stream = stream_corpus(files, **options)
+    pairs = [(source, target) for _, source, target in stream.pairs()]
+    return Corpus(
+        datasets.Dataset.from_dict(dict(zip(("source", "target"), zip(*pairs, strict=True), strict=True))),
+        stream.report,
+    )
+
+
 def test_invalid_utf8_can_be_replaced_and_is_counted_by_line(put):
     latin = put("a.de", "Vögel\nMäuse, Bären\nHund\n".encode("latin-1"))
     corpus = load_corpus([put("a.en", "birds\nmice, bears\ndog\n"), latin], on_bad_bytes="replace")
@@ -203,8 +232,10 @@ def test_the_report_is_a_table_with_counts_and_the_first_places(put):
     source = put("a.en", "one\n" * 8)
     target = put("a.de", "eins\n" + "\n" * 7)
     header, row = str(load_corpus([source, target]).report).splitlines()
-    assert header.split() == ["rows", "what", "first", "places"]
-    assert row.split() == ["7", "target", "side", "blank"] + [f"{target}:{n}," for n in range(2, 7)] + ["..."]
+    assert header.split() == ["rows", "were", "what", "first", "places"]
+    assert row.split() == ["7", "dropped", "target", "side", "blank"] + [f"{target}:{n}," for n in range(2, 7)] + [
+        "..."
+    ]
 
 
 # -------------------------------------------------------- TSV --------------------------------------------------------
@@ -227,7 +258,7 @@ def test_bad_rows_can_be_skipped_and_are_counted_with_their_places(put):
     path = put("a.tsv", "one\n" + TSV + "x\ty\tz\n")
     corpus = load_corpus(path, on_bad_row="skip")
     assert pairs_of(corpus) == PAIRS
-    assert f"        2  wrong number of columns  {path}:1 (1 where the table has 2), {path}:5 (3 " in str(
+    assert f"        2  dropped  wrong number of columns  {path}:1 (1 where the table has 2), {path}:5 (3 " in str(
         corpus.report
     )
     assert corpus.report.dropped == 2
@@ -548,6 +579,146 @@ def test_a_file_named_grammar_is_read_when_a_separator_or_a_path_object_says_so(
     assert pairs_of(load_corpus("./grammar")) == pairs_of(load_corpus(Path("grammar"))) == PAIRS
 
 
+# -------------------------------------------------- what looks wrong ------------------------------------------------
+
+# Three test sources, one in another case and spacing, and ten duplicates, among lines 1 to 23
+TEST_SOURCES = ["The first test.", "A second one?", "And the third."]
+TRAIN = [
+    *[(f"Sentence {n}", f"Satz {n}") for n in range(9)],
+    ("The first test.", "Der erste Test."),
+    *[(f"sentence  {n}", f"satz {n} ") for n in range(5)],
+    ("a SECOND\u00a0 one?", "Ein zweiter?"),
+    *[(f"Sentence {n}", f"Satz {n}") for n in range(3, 8)],
+    ("And the third.", "Und der dritte."),
+    ("The last", "Der letzte"),
+]
+
+
+@pytest.fixture
+def train_file(put):
+    return put("train.tsv", "".join(f"{source}\t{target}\n" for source, target in TRAIN))
+
+
+def test_test_pairs_and_duplicates_are_counted_with_their_places_and_kept(train_file):
+    corpus = load_corpus(train_file, held_out=TEST_SOURCES)
+    assert pairs_of(corpus) == TRAIN
+    assert corpus.report.counts == {"test_pair": 3, "duplicate": 10}
+    assert corpus.report.places["test_pair"] == [f"{train_file}:{line}" for line in (10, 16, 22)]
+    assert corpus.report.places["duplicate"] == [f"{train_file}:{line}" for line in range(11, 16)]
+    assert (corpus.report.dropped, corpus.report.rows) == (0, 23)
+
+
+@pytest.mark.parametrize(
+    ("drop", "left"),
+    [
+        (["test_pair"], [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 22]),
+        (["duplicate"], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 21, 22]),
+        (["script", "length_ratio"], list(range(23))),
+        ("all", [0, 1, 2, 3, 4, 5, 6, 7, 8, 22]),
+    ],
+)
+def test_only_the_kinds_named_are_left_out(train_file, drop, left):
+    corpus = load_corpus(train_file, held_out=TEST_SOURCES, drop=drop)
+    assert pairs_of(corpus) == [TRAIN[row] for row in left]
+    assert corpus.report.dropped == 23 - len(left)
+
+
+def test_a_corpus_whose_pairs_were_all_left_out_is_refused_with_the_report(put):
+    with pytest.raises(CorpusError, match=r"there are no pairs in it(.|\n)*2  dropped  identical: both sides are"):
+        load_corpus(put("c.tsv", "a b\ta B\nc\tc\n"), drop="all")
+
+
+def test_the_script_of_a_side_is_told_by_the_first_thousand_rows_whatever_is_wrong_with_them(put):
+    # In these 5% are Latin; in all of them it would be a fifth, and in the first ones all
+    first = [f"fox {n}\tFuchs {n}" for n in range(50)]
+    good = [f"wolf {n}\tволк {n}" for n in range(948)]
+    rest = [f"bear {n}\tBär {n}" for n in range(200)]
+    path = put("c.tsv", "\n".join([*first, "only one", "\tволк", *good, *rest]))
+    report = load_corpus(path, on_bad_row="skip").report
+    assert report.counts == {"script": 250, "wrong number of columns": 1, "source side blank": 1}
+    assert report.places["script"] == [f"{path}:{line}" for line in range(1, 6)]
+
+
+def test_an_unknown_kind_is_refused_with_those_there_are(put):
+    with pytest.raises(
+        CorpusError, match=r"drop='dupes' is not allowed; choose one of 'test_pair', .*'script', 'all'"
+    ):
+        load_corpus(put("c.tsv", TSV), drop=["all", "dupes"])
+
+
+# ------------------------------------------------------- shards ------------------------------------------------------
+
+
+def test_a_pattern_stands_for_its_files_in_the_order_of_their_names(put, tmp_path):
+    for number in (2, 0, 1):
+        put(f"part-{number}.tsv", f"source\ttarget\nen {number}\tde {number}\n")
+    put("part-1.txt", "not a table\n")
+    (tmp_path / "part-3.tsv").mkdir()
+    corpus = load_corpus(tmp_path / "part-?.tsv")
+    assert pairs_of(corpus) == [(f"en {number}", f"de {number}") for number in range(3)]
+
+
+def test_the_files_of_a_pattern_are_named_in_the_report_and_in_errors(put, tmp_path):
+    first, second = put("part-1.tsv", "a\tb\n\n"), put("part-2.tsv", "\nc\td\n\n")
+    assert load_corpus(f"{tmp_path}/part-*").report.places == {
+        "both sides blank": [f"{first}:2", f"{second}:1", f"{second}:3"]
+    }
+    put("part-3.jsonl", '{"en": "e", "de": 5}\n')
+    with pytest.raises(CorpusError, match=r"part-3\.jsonl:1: not a string"):
+        load_corpus(f"{tmp_path}/part-*")
+
+
+def test_two_patterns_are_paired_in_the_order_of_the_names(put, tmp_path):
+    for number in (3, 1, 2):
+        put(f"{number}.en", f"en {number}\n" * number)
+        put(f"{number}.de", f"de {number}\n" * number)
+    pairs = pairs_of(load_corpus([f"{tmp_path}/*.en", f"{tmp_path}/[1-3].de"]))
+    assert pairs == [(f"en {number}", f"de {number}") for number in (1, 2, 2, 3, 3, 3)]
+
+
+def test_patterns_for_unequal_numbers_of_files_are_refused_with_both(put, tmp_path):
+    for name in ("1.en", "2.en", "3.en", "1.de", "3.de"):
+        put(name, "x\n")
+    with pytest.raises(CorpusError, match=r"\*\.en stands for 3 files and .*\*\.de for 2;"):
+        load_corpus([f"{tmp_path}/*.en", f"{tmp_path}/*.de"])
+
+
+def test_shards_of_unequal_length_are_refused_by_their_own_names(put, tmp_path):
+    for name, lines in (("1.en", 4), ("1.de", 4), ("2.en", 2), ("2.de", 3)):
+        put(name, "x\n" * lines)
+    with pytest.raises(CorpusError, match=r"2\.en has 2 lines and .*2\.de has 3;"):
+        load_corpus([f"{tmp_path}/*.en", f"{tmp_path}/*.de"])
+
+
+def test_a_pattern_without_a_match_is_refused(tmp_path):
+    with pytest.raises(CorpusError, match=r"part-\*\.tsv: no file matches this pattern"):
+        load_corpus(f"{tmp_path}/part-*.tsv")
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_a_file(put):
+    put("a1.tsv", "another\tfile\n")
+    assert pairs_of(load_corpus(put("a[1].tsv", TSV))) == PAIRS
+
+
+def test_more_than_two_files_are_refused_with_the_way_to_name_shards(put):
+    with pytest.raises(CorpusError, match=r'got 3 paths.*shards.*pattern: "part-\*\.tsv"'):
+        load_corpus([put(name, TSV) for name in ("1.tsv", "2.tsv", "3.tsv")])
+
+
+def test_two_tables_are_not_taken_for_aligned_files(put):
+    with pytest.raises(CorpusError, match=r"hold pairs, each of them.*pattern, in quotes"):
+        load_corpus([put("part-1.tsv", TSV), put("part-2.tsv.gz", gzip.compress(TSV.encode()))])
+
+
+def test_aligned_pipes_are_read_once(put, tmp_path):
+    paths = [str(tmp_path / "en"), str(tmp_path / "de")]
+    for path, side in zip(paths, zip(*PAIRS, strict=True), strict=True):
+        os.mkfifo(path)
+        text = "".join(line + "\n" for line in side)
+        threading.Thread(target=Path(path).write_text, args=[text], daemon=True).start()
+    assert pairs_of(load_corpus(paths)) == PAIRS
+
+
 # ------------------------------------------------------ refusals -----------------------------------------------------
 
 
@@ -566,7 +737,7 @@ def test_a_corpus_without_a_single_pair_is_refused(put, content):
 
 
 def test_when_every_row_was_dropped_the_error_shows_the_report(put):
-    with pytest.raises(CorpusError, match=r"there are no pairs in it(.|\n)*2  target side blank"):
+    with pytest.raises(CorpusError, match=r"there are no pairs in it(.|\n)*2  dropped  target side blank"):
         load_corpus(put("a.tsv", "a\t\nb\t\n"))
 
 
@@ -574,7 +745,7 @@ def test_when_every_row_was_dropped_the_error_shows_the_report(put):
     ("options", "message"),
     [
         ({"on_bad_row": "ignore"}, "on_bad_row='ignore' is not allowed; choose one of 'stop', 'skip'"),
-        ({"on_bad_bytes": "skip"}, "on_bad_bytes='skip' is not allowed; choose one of 'stop', 'replace'"),
+        ({"on_bad_bytes": "drop"}, "on_bad_bytes='drop' is not allowed; choose one of 'stop', 'skip', 'replace'"),
         ({"source": "en"}, "source='en' and target=None: give two different names, or neither"),
         ({"source": "en", "target": "en"}, "source='en' and target='en': give two different"),
         ({"revision": "v1"}, "revision='v1' has no meaning"),
@@ -623,6 +794,16 @@ def test_a_split_depends_on_texts_and_seed_but_not_on_the_order_of_the_pairs():
     held_out = set(split_off(pairs, 20, seed=1)[1]["target"])
     assert held_out == set(split_off(pairs.select(range(299, -1, -1)), 20, seed=1)[1]["target"])
     assert held_out != set(split_off(pairs, 20, seed=2)[1]["target"])
+
+
+def test_a_split_never_puts_one_source_on_both_sides_whatever_its_spacing_or_accents():
+    forms = ["Café {}", "café  {}", " CAFÉ\t{}", "cafe\u0301 {}"]
+    sources = [forms[row % 4].format(row // 4) for row in range(400)]
+    pairs = datasets.Dataset.from_dict({"source": sources, "target": list(map(str, range(400)))})
+    rest, held_out = split_off(pairs, 40)
+    numbers = [{text.split()[-1] for text in side["source"]} for side in (rest, held_out)]
+    assert numbers[0].isdisjoint(numbers[1])
+    assert (len(numbers[1]), len(held_out)) == (10, 40)
 
 
 def test_too_few_pairs_to_split_are_refused_with_their_number():

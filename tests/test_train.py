@@ -69,12 +69,19 @@ def log_of(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_two_text_files_give_a_folder_with_two_models_a_log_a_curve_and_the_options(finished_run):
+def test_two_text_files_give_a_folder_with_models_checkpoints_a_log_a_report_a_curve_and_the_options(
+    finished_run, corpus
+):
     folder, _ = finished_run
     for model in ("best", "last"):
         names = {path.name for path in (folder / model).iterdir()}
+        assert json.loads((folder / model / "training.json").read_text())["options"]["max_steps"] == 30
         assert {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json"} <= names
         assert not [name for name in names if name.endswith((".bin", ".pt", ".pkl"))]
+    newest = folder / "checkpoints" / "step-00000030"
+    assert {"optimizer.safetensors", "state.json", "checksums.json", "model.safetensors"} <= set(os.listdir(newest))
+    report = json.loads((folder / "data_report.json").read_text())
+    assert report["train"][f"{corpus / 'train.en'} {corpus / 'train.es'}"]["reasons"]["test_pair"]["kept"] == 400
     assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert list((folder / "trackers").rglob("events.out.tfevents.*"))
     written = (folder / "options.yaml").read_text()
@@ -222,7 +229,17 @@ def test_a_folder_that_holds_another_run_is_not_touched(finished_run, corpus):
         (["--train", "grammar", "--output_dir", "OUT", "--card_examples", "-1"], "--card_examples -1"),
         (["--train", "grammar", "--output_dir", "OUT", "--hub_private_repo"], "without --push_to_hub"),
         (["--train", "grammar", "--output_dir", "OUT", "--push_to_hub"], "there is no Hub token"),
-        (["--train", "grammar", "--output_dir", "OUT", "--streaming"], "--streaming is for a data set on the Hub"),
+        (["--train", "grammar", "--output_dir", "OUT", "--streaming"], "--streaming needs --valid"),
+        (
+            ["--train", "a.tsv", "--valid", "b.tsv", "--output_dir", "OUT", "--streaming"],
+            "--streaming needs --max_steps or --time_budget",
+        ),
+        (["--train", "a.tsv", "+", "b.tsv", "--output_dir", "OUT", "--weights", "1"], "for each of the 2 corpora"),
+        (["--train", "a.tsv", "+", "--output_dir", "OUT"], "a + stands between two corpora"),
+        (["--train", "grammar", "--output_dir", "OUT", "--resume", "--overwrite"], "give one of them"),
+        (["--train", "grammar", "--output_dir", "OUT", "--average_checkpoints", "3"], "--keep_checkpoints is 2"),
+        (["--train", "grammar", "--output_dir", "OUT", "--ema_decay", "1"], "--ema_decay 1.0"),
+        (["--train", "grammar", "--output_dir", "OUT", "--drop", "dupes"], "dupes"),
         (["--train", "a.en", "a.es", "--output_dir", "OUT", "--dataset_revision", "x"], "--dataset_revision is for"),
     ],
 )

@@ -19,7 +19,9 @@ from .translation import Translator, clean
 
 # Options that say where things lie or go, which does not change the outcome and is nobody's business
 PRIVATE_OPTIONS = {
-    "output_dir", "overwrite", "train", "valid", "test", "tokenizer", "report_to", "log_steps",
+    "output_dir", "overwrite", "resume", "train", "valid", "test", "tokenizer", "report_to", "log_steps",
+    "log_batches",
+    "loader_workers", "process_timeout", "save_steps", "keep_checkpoints", "keep_best_checkpoints",
     "push_to_hub", "hub_model_id", "hub_private_repo", "hub_strategy", "card_examples",
 }  # fmt: skip
 NEUTRAL_EXAMPLE = {"source": "A text to translate.", "translation": ""}
@@ -52,7 +54,7 @@ def our_part(config: dict[str, Any], facts: dict[str, Any], name: str) -> tuple[
 
 
 def facts_of_run(
-    options: dict[str, Any], pairs: Mapping[str, tuple[Sequence[str] | None, int]], longest_source: int
+    options: dict[str, Any], pairs: Mapping[str, tuple[Sequence[str] | None, int | None]], longest_source: int | None
 ) -> dict[str, Any]:
     """Returns what a card says of a run before it has any figures.
 
@@ -60,8 +62,9 @@ def facts_of_run(
 
     Args:
         options: Every option of the run and of the model.
-        pairs: For each set of pairs, where it comes from (`None`: taken out of the training data) and its size.
-        longest_source: Pieces of the longest source in training.
+        pairs: For each set of pairs, where it comes from (`None`: taken out of the training data) and its size
+            (`None`: a stream).
+        longest_source: Pieces of the longest source in training, if it is known.
     """
     train = options["train"]
     sets: dict[str, Any] = {}
@@ -227,7 +230,8 @@ def data(facts: dict[str, Any]) -> str:
         files = ", ".join(cell(file) for file in part["files"])
         if part.get("data_set"):
             files = f"[{part['data_set']}](https://huggingface.co/datasets/{part['data_set']})"
-        rows.append(f"| {split} | {files} | {part['pairs']:,} |")
+        count = f"{part['pairs']:,}" if part["pairs"] is not None else "read as a stream"
+        rows.append(f"| {split} | {files} | {count} |")
     return "\n".join(["## Data", "", "| set | from | pairs |", "|---|---|---|", *rows]) if rows else ""
 
 
@@ -252,13 +256,14 @@ def sizes(config: dict[str, Any], facts: dict[str, Any]) -> str:
 
 def training(facts: dict[str, Any]) -> str:
     """How it was trained, so that it can be done again."""
-    if "options" not in facts:
+    if "options" not in facts or "step" not in facts:
         return ""
+    passes = f" ({facts['epoch']:.1f} passes over the data)" if "epoch" in facts else ""
     versions = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
     listed = yaml.safe_dump(facts["options"], sort_keys=False, allow_unicode=True)
     return f"""## Training
 
-{facts["step"]:,} updates ({facts["epoch"]:.1f} passes over the data) in {facts["training_seconds"]:,.0f} seconds on
+{facts["step"]:,} updates{passes} in {facts["training_seconds"]:,.0f} seconds on
 {facts["machine"]}. Versions: {versions}.
 
 <details><summary>All options</summary>

@@ -1,5 +1,5 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
-"""The command line: `tinyseq translate | evaluate | card | push`.
+"""The command line: `tinyseq translate | evaluate | average | card | push`.
 
 Standard output carries the result and nothing else, as UTF-8 whatever the locale; progress, warnings and errors go to
 standard error. What the user can put right is one line and exit code 2, never a traceback.
@@ -8,6 +8,7 @@ What only a command needs is imported inside it: `--help` waits for what `import
 """
 
 import argparse
+import gzip
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 if TYPE_CHECKING:
     from tinyseq.translation import Translator
 
+FIELD_ENDS = re.compile(r"[\t\n\r]")
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 EXIT_ERROR, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 2, 130, 141  # the last two as a shell counts SIGINT and SIGPIPE
 
@@ -34,6 +36,22 @@ examples:
   tinyseq evaluate runs/en-de/best --source test.en --reference test.de
   tinyseq evaluate runs/en-zh/best --source test.en --reference test.zh --tokenize zh --json
   tinyseq evaluate runs/en-de/best --source test.en --reference a.de --reference b.de --output test.hyp
+"""
+AVERAGE_EXAMPLES = """\
+examples:
+  tinyseq average runs/en-de/checkpoints/step-* --output runs/en-de/average
+  tinyseq average runs/en-de/last runs/en-de/best --output averaged
+  tinyseq evaluate runs/en-de/average --source valid.en --reference valid.de
+The weights of the last updates wander around a good place; their mean lies nearer to it, and often scores better than
+any of them. Compare it with best/ on the validation set: after a rate that went down to 0 there is little to gain.
+"""
+CORPUS_EXAMPLES = """\
+examples:
+  tinyseq corpus train.en train.de --test test.en test.de
+  tinyseq corpus "part-*.tsv" --on_bad_row skip --json
+  tinyseq corpus pairs.jsonl --source en --target de --drop duplicate test_pair --output clean.tsv
+
+kinds of pairs, for --drop; a pair is counted once, as the first that it is:
 """
 PUSH_EXAMPLES = """\
 examples:
@@ -106,6 +124,23 @@ def make_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--json", action="store_true", help="print the scores as JSON")
     evaluate.set_defaults(run=run_evaluate)
 
+    average = commands.add_parser(
+        "average",
+        help="Make one model of several checkpoints of a run: the mean of their weights.",
+        description="Make one model of several checkpoints of a run: the mean of their weights. Configuration and "
+        "tokenizer are those of the last one named; what holds of one of them alone, such as its scores, is left out.",
+        epilog=AVERAGE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    average.add_argument(
+        "models", nargs="+", metavar="CHECKPOINT", help="folders of two models or more, of one shape and tokenizer"
+    )
+    average.add_argument("--output", required=True, metavar="FOLDER", help="where to write it; must be new or empty")
+    average.set_defaults(run=run_average)
+
+    add_corpus_command(commands)
+
     card = commands.add_parser(
         "card",
         help="Show the model card that a push to a new repository would write.",
@@ -162,6 +197,55 @@ def add_command(commands: Any, name: str, title: str, description: str, examples
     return command
 
 
+def add_corpus_command(commands: Any) -> None:
+    """Adds `tinyseq corpus`."""
+    from tinyseq.quality import KINDS
+
+    command = commands.add_parser(
+        "corpus",
+        help="Read parallel text as training does, and report what is wrong with it.",
+        description="Read parallel text as train.py does, without training: how many pairs there are and how long, "
+        "and what was refused or looks wrong, why, and where. Pairs that can't be read or have a blank side are never "
+        "pairs; others that look wrong are counted and, unless --drop names their kind, kept.",
+        epilog=CORPUS_EXAMPLES + "".join(f"  {kind:<14}{meaning}\n" for kind, meaning in KINDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILES",
+        help="two aligned text files; or one TSV, CSV, JSON lines or Parquet file, plain or .gz; a pattern in quotes, "
+        "for shards; a folder or a name on the Hub, of a data set; or 'grammar', the built-in corpus",
+    )
+    command.add_argument(
+        "--test", nargs="+", metavar="FILES", help="test pairs, likewise: who else has their sources?"
+    )
+    command.add_argument("--source", metavar="S", help="language code or column of the source side")
+    command.add_argument("--target", metavar="T", help="language code or column of the target side")
+    command.add_argument("--split", default="train", metavar="S", help="split of a data set (default: train)")
+    command.add_argument("--dataset_config_name", metavar="C", help="configuration of a data set on the Hub")
+    command.add_argument("--dataset_revision", metavar="R", help="branch, tag or commit of a data set on the Hub")
+    command.add_argument(
+        "--on_bad_row", choices=("stop", "skip"), default="stop", help="at a row that can't be read (default: stop)"
+    )
+    command.add_argument(
+        "--on_bad_bytes",
+        choices=("stop", "skip", "replace"),
+        help="at bytes that are not UTF-8: as --on_bad_row says (default), or put U+FFFD there",
+    )
+    command.add_argument(
+        "--drop", nargs="+", choices=(*KINDS, "all"), default=(), metavar="KIND", help="pairs to leave out; see below"
+    )
+    command.add_argument("--json", action="store_true", help="print the report as JSON")
+    command.add_argument(
+        "--output",
+        metavar="FILE.tsv",
+        help="where to write the pairs: a TSV with a header, whole or not at all, packed if the name ends in .gz",
+    )
+    command.set_defaults(run=run_corpus)
+
+
 def positive(text: str) -> int:
     """Reads an argument that counts something."""
     number = int(text)
@@ -206,6 +290,73 @@ def run_evaluate(options: argparse.Namespace) -> None:
     scores = score(hypotheses, references, tokenize=options.tokenize)
     text = json.dumps(scores.to_dict(), indent=2) if options.json else str(scores)
     write_lines(sys.stdout.buffer, [text])
+
+
+def run_average(options: argparse.Namespace) -> None:
+    """`tinyseq average`."""
+    from pathlib import Path
+
+    from tinyseq.checkpoint import average_checkpoints
+
+    average_checkpoints([Path(model) for model in options.models], Path(options.output))
+
+
+def run_corpus(options: argparse.Namespace) -> None:
+    """`tinyseq corpus`."""
+    from tinyseq.corpus import Corpus, is_on_hub, load_corpus
+    from tinyseq.quality import lengths
+
+    check_output(options.output)
+    for name in ("dataset_config_name", "dataset_revision"):
+        if getattr(options, name) is not None and not is_on_hub(options.files):
+            raise ValueError(f"--{name} is for a data set on the Hub, and {' '.join(options.files)} is none")
+
+    def load(files: list[str], split: str, **checks: Any) -> Corpus:
+        hub = {"name": options.dataset_config_name, "revision": options.dataset_revision} if is_on_hub(files) else {}
+        names = ("source", "target", "on_bad_row", "on_bad_bytes")
+        return load_corpus(files, split=split, **{name: getattr(options, name) for name in names}, **hub, **checks)
+
+    test = load(options.test, "test").pairs if options.test else None
+    corpus = load(options.files, options.split, drop=options.drop, held_out=test["source"] if test else ())
+    if options.output:
+        write_pairs(options.output, corpus.pairs)
+    overlap = corpus.report.counts["test_pair"]
+    sides = {side: lengths(corpus.pairs[side]) for side in ("source", "target")}
+    if options.json:
+        found = {"pairs": len(corpus.pairs), **sides, "report": corpus.report.to_dict()}
+        if test is not None:
+            found["test"] = {"pairs": len(test), "overlap": overlap}
+        write_lines(sys.stdout.buffer, [json.dumps(found, indent=2, ensure_ascii=False)])
+        return
+    columns = list(sides["source"])
+    lines = [
+        f"pairs: {len(corpus.pairs):,}",
+        "        " + "".join(f"{column.replace('_', ' '):>20}" for column in columns),
+    ]
+    lines += [f"{side:<8}" + "".join(f"{found[column]:>20,}" for column in columns) for side, found in sides.items()]
+    if test is not None:
+        lines.append(f"rows with the source of one of the {len(test):,} test pairs: {overlap:,}")
+    if str(corpus.report):
+        lines += ["", str(corpus.report)]
+    write_lines(sys.stdout.buffer, lines)
+
+
+def write_pairs(path: str, pairs: Any) -> None:
+    """Writes a TSV that `load_corpus` reads as the same pairs; what would end a field or a line becomes a space."""
+    sides, changed = ("source", "target"), 0
+    with whole_file(path) as file:
+        packed: Any = nullcontext(file)
+        if path.endswith(".gz"):
+            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # the same bytes whenever it is written
+        with packed as output:
+            write_lines(output, ["\t".join(sides)])  # a header, so that no first pair is taken for one
+            for rows in pairs.iter(batch_size=10_000):
+                texts = [rows[side] for side in sides]
+                changed += sum(FIELD_ENDS.search(text) is not None for side in texts for text in side)
+                fields = [[FIELD_ENDS.sub(" ", text) for text in side] for side in texts]
+                write_lines(output, ["\t".join(pair) for pair in zip(*fields, strict=True)])
+    if changed:
+        print(f"tinyseq: {changed:,} texts hold a tab or a line end; {path} has a space in its place", file=sys.stderr)
 
 
 def run_card(options: argparse.Namespace) -> None:

@@ -1,547 +1,272 @@
-"""Parallel text from anywhere, as checked pairs: a `datasets.Dataset` with two string columns, `source` and `target`.
+# Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
+"""Parallel text from anywhere, as checked pairs: all of them in memory, or a stream that is read as it is needed.
 
-In the order in which the data flows:
+In the order in which the data flow:
 
-1. lines: `read_lines`, the one rule by which this package splits bytes into lines of text;
-2. readers: aligned files, tables (TSV, CSV), JSON, Arrow (Parquet, data sets) -> sections of numbered rows;
-3. the gate: the one place that stops at, drops or repairs what is not right, and counts it in a `Report`;
-4. `load_corpus`: finds out what it was given, sends the rows through the gate and builds the `Dataset`.
-
-The text, CSV and JSON readers of `datasets` are not used: they split lines at a lone carriage return, take a quote in
-a TSV for quoting, read "NA" as nothing, and name no line when a row is bad.
+1. parts: what the caller gave, told apart: files, shards, folders, data sets on the Hub, the built-in corpus;
+2. rows: `readers.py` opens a part and yields its rows;
+3. the gate: the one place that stops at, drops or keeps what is not right (`quality.py` says what) and counts it;
+4. `load_corpus` gives a `datasets.Dataset` with two string columns, `source` and `target`; `stream_corpus` gives a
+   `CorpusStream`, whose pairs come again in every pass, from any row on.
 """
 
-import csv
-import gzip
+import glob
 import hashlib
-import io
-import json
 import os
 import re
 import sys
 import tempfile
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from difflib import SequenceMatcher
-from itertools import chain, islice, zip_longest
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import chain, islice
+from typing import Any, TypeVar
 
 import datasets
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
-STDIN = "-"
+from .quality import KINDS, SAMPLE_PAIRS, Checks, Report, normalised
+from .readers import (
+    JSON_NAMES,
+    NO_UTF8,
+    ROWS_AT_ONCE,
+    CorpusError,
+    Decoder,
+    Fault,
+    Row,
+    Section,
+    Sides,
+    aligned_section,
+    arrow_rows,
+    check_choice,
+    check_file,
+    file_section,
+    is_blank,
+    listed,
+    read_lines,
+)
+
+__all__ = [
+    "Corpus", "CorpusError", "CorpusStream", "Report", "is_hub_name", "is_on_hub", "load_corpus", "read_lines",
+    "split_off", "stream_corpus",
+]  # fmt: skip
+
 BUILT_IN = "grammar"
+TABLE_NAMES = (".tsv", ".csv", ".parquet", *JSON_NAMES)
 SPLIT_ALIASES = ("validation", "valid", "val", "dev")
-JSON_NAMES = (".json", ".jsonl", ".ndjson")
-LOOK_AHEAD = 100  # rows seen before the columns of a table, or the keys of JSON objects, are settled
 ROWS_PER_CHUNK = 100_000  # rows held as Python strings before they become Arrow arrays
-BIG_BYTES = 64 * 2**20  # from this size on a terminal is shown a progress bar
-PLACES_SHOWN = 5
+SECONDS_UNSHOWN = 2.0  # of reading, before a terminal is shown a progress bar
 
 SOURCE_BLANK, TARGET_BLANK, BOTH_BLANK = "source side blank", "target side blank", "both sides blank"
-REPAIRED = "kept, invalid UTF-8 replaced by U+FFFD"
+REPAIRED, INVALID = "invalid UTF-8 replaced by U+FFFD", "invalid UTF-8"
 
 T = TypeVar("T")
-
-
-class CorpusError(ValueError):
-    """A corpus, or an argument that describes it, cannot be used; the message says where, why and what to do."""
-
-
-@dataclass
-class Report:
-    """How many rows were dropped or repaired, why, and the first few places (`file:line`) of each reason."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    places: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, reason: str, place: str) -> None:
-        """Counts one row."""
-        self.counts[reason] += 1
-        places = self.places.setdefault(reason, [])
-        if len(places) < PLACES_SHOWN:
-            places.append(place)
-
-    @property
-    def dropped(self) -> int:
-        """Number of rows that are not among the pairs."""
-        return self.counts.total() - self.counts[REPAIRED]
-
-    def __str__(self) -> str:
-        """One table, a line per reason, the most frequent first; empty if every row was taken as it was."""
-        width = max(map(len, self.counts), default=0)
-        lines = [f"{'rows':>9}  {'what':<{width}}  first places"]
-        for reason, count in self.counts.most_common():
-            more = ", ..." if count > len(self.places[reason]) else ""
-            lines.append(f"{count:>9,}  {reason:<{width}}  {', '.join(self.places[reason])}{more}")
-        return "\n".join(lines) if self.counts else ""
+Part = Callable[[Decoder], Section]  # opens what is read in one go: a file, a shard, a data set
 
 
 @dataclass
 class Corpus:
-    """Checked pairs (columns `source` and `target`) and what was dropped to get them."""
+    """Checked pairs (columns `source` and `target`), and what was not right with what was read to get them."""
 
     pairs: datasets.Dataset
     report: Report
 
 
-class _Section(NamedTuple):
-    """Rows (number, source, target) of one file, pair of files or data set; a prefix and the number make a place."""
-
-    source_prefix: str
-    target_prefix: str
-    rows: Iterator[tuple[int, str, str]]
-
-
 class _Gate:
-    """Decides what becomes of bytes and rows that are not right: stop with an error, or count them in the report."""
+    """Decides what becomes of rows that are not right: stop with an error, or count them, dropped or kept."""
 
-    def __init__(self, on_bad_row: str = "stop", on_bad_bytes: str = "stop") -> None:
-        for argument, value, allowed in (
-            ("on_bad_row", on_bad_row, ("stop", "skip")),
-            ("on_bad_bytes", on_bad_bytes, ("stop", "replace")),
-        ):
-            if value not in allowed:
-                raise CorpusError(f"{argument}={value!r} is not allowed; choose one of {_listed(allowed)}.")
+    def __init__(self, on_bad_row: str, checks: Checks, skips_bytes: bool) -> None:
+        check_choice("on_bad_row", on_bad_row, ("stop", "skip"))
         self.on_bad_row = on_bad_row
-        self.on_bad_bytes = on_bad_bytes
+        self.skips_bytes = skips_bytes
+        self.checks = checks
         self.report = Report()
 
-    def decode(self, raw: bytes, prefix: str, number: int) -> str:
-        """Text of UTF-8 bytes; `prefix` and `number` say where they are."""
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            if self.on_bad_bytes == "stop":
+    def passes(self, section: Section, number: int, texts: tuple[str, str] | Fault) -> bool:
+        """Whether a row is one of the pairs; counts it if it is not as it should be."""
+        self.report.rows += 1
+        if isinstance(texts, Fault):
+            place = section.place(number)
+            if self.on_bad_row == "stop":
                 raise CorpusError(
-                    f"{prefix}{number}: byte {error.start + 1} of this line (0x{raw[error.start]:02x}) is not valid "
-                    f"UTF-8: {error.reason}. Convert the file (iconv -f latin1 -t utf-8, if it is Latin-1), or leave "
-                    "such bytes out (iconv -c -f utf-8 -t utf-8). From Python, "
-                    'on_bad_bytes="replace" puts U+FFFD there.'
-                ) from error
-        self.report.add(REPAIRED, f"{prefix}{number}")
-        return raw.decode(errors="replace")
-
-    def bad_row(self, place: str, reason: str, detail: str) -> None:
-        """Stops at a row that cannot be read as a pair, or counts it."""
-        if self.on_bad_row == "stop":
-            raise CorpusError(
-                f'{place}: {reason}: {detail}. Correct it, or pass on_bad_row="skip" to leave such rows out.'
-            )
-        self.report.add(reason, f"{place} ({detail})")
-
-    def is_blank_row(self, texts: Sequence[str], place: str) -> bool:
-        """Whether a row has neither text nor structure. Such a row is counted as a blank pair, never an error."""
-        is_blank = all(map(_is_blank, texts))
-        if is_blank:
-            self.report.add(BOTH_BLANK, place)
-        return is_blank
-
-    def checked(self, section: _Section) -> Iterator[tuple[str, str]]:
-        """The pairs that have text on both sides. A blank side drops both: else all later pairs would shift."""
-        for number, source, target in section.rows:
-            if _is_blank(source):
-                reason = BOTH_BLANK if _is_blank(target) else SOURCE_BLANK
-                self.report.add(reason, f"{section.source_prefix}{number}")
-            elif _is_blank(target):
-                self.report.add(TARGET_BLANK, f"{section.target_prefix}{number}")
-            else:
-                yield source, target
-
-
-class _Sides(NamedTuple):
-    """The caller's `source` and `target`: names, or numbers, of columns or keys. Both are given, or neither."""
-
-    source: str | None
-    target: str | None
-
-    def among(self, found: Sequence[str], where: str) -> tuple[str, str]:
-        """The names of the source and the target among those found."""
-        if self.source is None or self.target is None:
-            if "source" in found and "target" in found:
-                return "source", "target"
-            if len(found) == 2:
-                return found[0], found[1]
-            raise CorpusError(
-                f"{where}: cannot tell the source from the target among {_listed(found)}; give source= and target=."
-            )
-        for argument, wanted in (("source", self.source), ("target", self.target)):
-            if wanted not in found:
-                raise CorpusError(
-                    f"{where}: {argument}={wanted!r} is not there; found {_listed(found)}.{_suggestion(wanted, found)}"
+                    f"{place}: {texts.reason}: {texts.detail}. Correct it, or pass "
+                    'on_bad_row="skip" to leave such rows out.'
                 )
-        return self.source, self.target
+            self.report.add(texts.reason, f"{place} ({texts.detail})")
+            return False
+        source, target = texts
+        if self.skips_bytes and (NO_UTF8.search(source) or NO_UTF8.search(target)):
+            self.report.add(INVALID, section.place(number, in_target=not NO_UTF8.search(source)))
+            return False
+        if is_blank(source):  # drops both sides: else all later pairs would shift
+            self.report.add(BOTH_BLANK if is_blank(target) else SOURCE_BLANK, section.place(number))
+            return False
+        if is_blank(target):
+            self.report.add(TARGET_BLANK, section.place(number, in_target=True))
+            return False
+        kind = self.checks.fault(source, target)
+        if kind is None:
+            return True
+        is_kept = kind not in self.checks.drop
+        self.report.add(kind, section.place(number), is_kept)
+        return is_kept
 
 
-def _suggestion(wanted: str, found: Sequence[str]) -> str:
-    """Offers the name most like the wanted one: one that it starts with ('en' for 'en_XX'), or by common letters."""
+class CorpusStream:
+    """The pairs of a corpus, read as they are needed, pass after pass; memory does not grow with the corpus.
 
-    def likeness(name: str) -> tuple[bool, float]:
-        a, b = wanted.lower(), name.lower()
-        return a.startswith(b), SequenceMatcher(None, a, b).ratio()
+    No file stays open in it between two passes, so that it can go to another process.
 
-    nearest = max(found, key=likeness, default="")
-    return f" Did you mean {nearest!r}?" if nearest and likeness(nearest) >= (False, 0.5) else ""
-
-
-def _listed(names: Iterable[object]) -> str:
-    return ", ".join(repr(str(name)) for name in names) or "none"
-
-
-def _is_blank(text: str) -> bool:
-    return not text or text.isspace()
-
-
-# Lines ---------------------------------------------------------------------------------------------------------------
-
-
-def read_lines(path: str | os.PathLike[str], *, on_bad_bytes: str = "stop") -> Iterator[str]:
-    """The lines of a UTF-8 text file, split at LF only, so that there are as many as `wc -l` counts.
-
-    A last line without LF counts too. CR before LF is removed, as is a byte-order mark. A lone CR, U+2028, U+2029,
-    U+0085 and the like are text and stay inside their line. Gzip is recognised by its first bytes, not by name.
-
-    Args:
-        path: A file, or "-" for standard input.
-        on_bad_bytes: "stop" raises at bytes that are not UTF-8, naming file, line and byte; "replace" puts U+FFFD.
-
-    Raises:
-        CorpusError: The file is missing (at once), or not UTF-8 or a damaged gzip file (when the reading gets there).
+    Attributes:
+        name: What was given, for messages.
+        report: What was not right with the rows that this object has read so far in this process, in all passes.
     """
-    path = os.fspath(path)
-    gate = _Gate(on_bad_bytes=on_bad_bytes)
-    if path != STDIN:
-        _check_file(path)
-    return (line for _, line in _numbered_lines(path, gate))
+
+    def __init__(self, name: str, parts: Sequence[Part], gate: _Gate, on_bad_bytes: str, seed: int) -> None:
+        Decoder(on_bad_bytes)  # refuses another value now
+        self.name = name
+        self._parts = parts
+        self._gate = gate
+        self._on_bad_bytes = on_bad_bytes
+        self._seed = seed
+
+    @property
+    def report(self) -> Report:
+        return self._gate.report
+
+    @report.setter
+    def report(self, report: Report) -> None:
+        self._gate.report = report  # to go on counting where another run was interrupted
+
+    def pairs(self, epoch: int = 0, skip: int = 0) -> Iterator[tuple[int, str, str]]:
+        """Reads the corpus once, its shards in an order that depends on the seed and the epoch.
+
+        Args:
+            epoch: Number of the pass, from 0.
+            skip: Number of rows to pass over: the pairs that follow are those that follow in a pass without `skip`.
+                These rows are neither checked nor counted in the report.
+
+        Yields:
+            Rows read in this pass, up to and with this one and whatever became of them; source; target.
+
+        Raises:
+            CorpusError: As `load_corpus` does, but when the reading gets there. Also if the pass has no pair at all.
+        """
+        if not self._gate.checks.is_settled:
+            self._settled(self._rows(self._parts))
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._parts))
+        is_skipping = skip > 0
+
+        def repaired(place: str) -> None:
+            if not is_skipping:
+                self.report.add(REPAIRED, place, kept=True)
+
+        rows = self._rows([self._parts[part] for part in order], repaired)
+        for _ in islice(rows, skip):
+            pass
+        is_skipping = False
+        yield from self._passed(rows, skip)
+
+    def once(self) -> Iterator[tuple[str, str]]:
+        """The pairs in the order in which they were given, in one reading: what is given may be a pipe."""
+        rows = self._settled(self._rows(self._parts, lambda place: self.report.add(REPAIRED, place, kept=True)))
+        return ((source, target) for _, source, target in self._passed(rows, 0))
+
+    def _passed(self, rows: Iterator[tuple[Section, int, Any]], skipped: int) -> Iterator[tuple[int, str, str]]:
+        """The rows that the gate lets pass, each with its number."""
+        is_empty = skipped == 0
+        for row, (section, number, texts) in enumerate(rows, start=skipped + 1):
+            if self._gate.passes(section, number, texts):
+                is_empty = False
+                yield row, texts[0], texts[1]
+        if is_empty:
+            raise CorpusError(f"{self.name}: there are no pairs in it.\n{self.report}".rstrip())
+
+    def _rows(
+        self, parts: Iterable[Part], repaired: Callable[[str], None] = lambda place: None
+    ) -> Iterator[tuple[Section, int, Any]]:
+        decoder = Decoder(self._on_bad_bytes, repaired)
+        for part in parts:
+            section = part(decoder)
+            for number, texts in section.rows:
+                yield section, number, texts
+
+    def _settled(self, rows: Iterator[tuple[Section, int, Any]]) -> Iterator[tuple[Section, int, Any]]:
+        """The same rows, after the checks have seen the first of them."""
+        sample = list(islice(rows, SAMPLE_PAIRS))
+        self._gate.checks.settle([texts for _, _, texts in sample if not isinstance(texts, Fault)])
+        return chain(sample, rows)
 
 
-def _check_file(path: str) -> None:
-    if not os.path.exists(path):
-        raise CorpusError(f"{path}: there is no such file (looked from {os.getcwd()}).")
-    if os.path.isdir(path):
-        raise CorpusError(f"{path}: is a folder where a file is needed.")
-    if not os.access(path, os.R_OK):
-        raise CorpusError(f"{path}: may not be read; change its permissions.")
+# From what the caller gave to parts ----------------------------------------------------------------------------------
 
 
-def _numbered_lines(path: str, gate: _Gate) -> Iterator[tuple[int, str]]:
-    prefix = f"{path}:"
-    with _open_bytes(path) as stream:
-        for number, raw in enumerate(stream, start=1):
-            if raw.endswith(b"\n"):
-                raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
-            line = gate.decode(raw, prefix, number)
-            yield number, line.removeprefix("\ufeff") if number == 1 else line
+def _folder_parts(path: str, sides: Sides, split: str, name: str | None, streaming: bool) -> list[Part]:
+    """A local data set: as `save_to_disk` leaves one, or in any form that `load_dataset` finds files in.
 
-
-@contextmanager
-def _open_bytes(path: str) -> Iterator[BinaryIO]:
-    """The bytes of a file, decompressed. What goes wrong, here or while they are read, is told with its name."""
-    try:
-        with nullcontext(sys.stdin.buffer) if path == STDIN else open(path, "rb") as raw:
-            stream: Any = raw if hasattr(raw, "peek") else io.BufferedReader(raw)
-            if stream.peek(2).startswith(b"\x1f\x8b"):
-                stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))
-            if _looks_like_utf16(stream.peek(4096)[:4096]):
-                raise CorpusError(
-                    f"{path}: looks like UTF-16, not UTF-8. Convert it first: iconv -f utf-16 -t utf-8 {path}"
-                )
-            yield stream
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorpusError(f"{path}: damaged gzip file: {error}. Fetch or make it again.") from error
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read: {error.strerror}.") from error
-
-
-def _looks_like_utf16(head: bytes) -> bool:
-    """Whether bytes start with a UTF-16 mark, or have NULs at one parity only, one of them beside each LF.
-
-    The pattern needs a few characters below U+0100, such as spaces. UTF-8 with a NUL here and there does not show it.
-    """
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return True
-    at_even, at_odd = head[0::2].count(0), head[1::2].count(0)
-    if min(at_even, at_odd) > 0 or max(at_even, at_odd) < 3:
-        return False
-    return head.count(b"\n") == head.count(b"\0\n" if at_even else b"\n\0")
-
-
-# Readers -------------------------------------------------------------------------------------------------------------
-
-
-def _aligned_rows(source_path: str, target_path: str, gate: _Gate) -> Iterator[tuple[int, str, str]]:
-    sources, targets = _numbered_lines(source_path, gate), _numbered_lines(target_path, gate)
-    for source, target in zip_longest(sources, targets):
-        if source is None or target is None:
-            number, _ = source or target
-            longer = number + sum(1 for _ in chain(sources, targets))
-            counts = (longer, number - 1) if target is None else (number - 1, longer)
-            raise CorpusError(
-                f"{source_path} has {counts[0]:,} lines and {target_path} has {counts[1]:,}; line n of one must "
-                "translate line n of the other, so both need the same number (leave a line empty for what is missing)."
-            )
-        yield source[0], source[1], target[1]
-
-
-def _tsv_records(path: str, gate: _Gate) -> Iterator[tuple[int, list[str]]]:
-    """Fields of each line. A quote is text: one that nobody closed must not glue rows together."""
-    for number, line in _numbered_lines(path, gate):
-        yield number, line.split("\t")
-
-
-def _csv_records(path: str, gate: _Gate) -> Iterator[tuple[int, list[str]]]:
-    """Fields of each RFC 4180 record, with the line it begins on. A line end inside quotes is given as LF."""
-    # `csv` refuses a lone CR; a lone surrogate stands for it meanwhile, since decoded UTF-8 never holds one.
-    lines = (line.replace("\r", "\udc0d") + "\n" for _, line in _numbered_lines(path, gate))
-    reader = csv.reader(lines, strict=True)
-    begin = 1
-    try:
-        for record in reader:
-            yield begin, [text.replace("\udc0d", "\r") for text in record]
-            begin = reader.line_num + 1
-    except csv.Error as error:  # never skipped: nobody knows how many rows an open quote has swallowed
-        raise CorpusError(
-            f"{path}:{begin}: the quotes of the CSV row that begins here are not balanced ({error}, at line "
-            f"{reader.line_num}). Close the quote, and double each quote inside a quoted field."
-        ) from error
-
-
-def _table_rows(path: str, is_csv: bool, sides: _Sides, gate: _Gate) -> Iterator[tuple[int, str, str]]:
-    """Rows of a TSV or CSV table. A row with more or fewer columns than the header, or most first rows, is bad."""
-    records = _csv_records(path, gate) if is_csv else _tsv_records(path, gate)
-    records = (record for record in records if not gate.is_blank_row(record[1], f"{path}:{record[0]}"))
-    head = list(islice(records, LOOK_AHEAD))
-    if not head:
-        return
-    first = head[0][1]
-    width = Counter(len(fields) for _, fields in head).most_common(1)[0][0]
-    source_column, target_column, has_header = _table_columns(path, is_csv, sides, first, width)
-    if has_header:
-        width = len(head.pop(0)[1])
-    for number, fields in chain(head, records):
-        if len(fields) == width:
-            yield number, fields[source_column], fields[target_column]
-        else:
-            gate.bad_row(f"{path}:{number}", "wrong number of columns", f"{len(fields)} where the table has {width}")
-
-
-def _table_columns(path: str, is_csv: bool, sides: _Sides, first: list[str], width: int) -> tuple[int, int, bool]:
-    """Indices of the source and the target column, and whether the first row is a header with their names."""
-    names = (sides.source or "source", sides.target or "target")
-    if names[0] in first and names[1] in first:
-        return first.index(names[0]), first.index(names[1]), True
-    if sides.source is None:
-        if width == 2 or (width > 2 and not is_csv):
-            return 0, 1, False
-        raise CorpusError(
-            f"{path}: has {width} column(s), the first row being {_listed(first)}; expected two columns separated by "
-            f"a {'comma' if is_csv else 'tab'}, or source= and target= with the name or number of a column each."
-        )
-    if not all(name.isdecimal() and 1 <= int(name) <= width for name in names):
-        sides.among(first, f"{path}: columns of the first line (or give numbers from 1 to {width})")  # raises
-    return int(names[0]) - 1, int(names[1]) - 1, False
-
-
-def _json_rows(
-    values: Iterator[tuple[int, Any]], prefix: str, sides: _Sides, gate: _Gate
-) -> Iterator[tuple[int, str, str]]:
-    """Rows of JSON objects, flat or under `translation`. The first ones settle the keys, in order of appearance."""
-    objects = _json_objects(values, prefix, gate)
-    head = list(islice(objects, LOOK_AHEAD))
-    if not head:
-        return
-    found = list(dict.fromkeys(key for _, value in head for key in value))
-    source_key, target_key = sides.among(found, f"{prefix}{head[0][0]} and after: keys")
-    for number, value in chain(head, objects):
-        fault = _json_text_fault(value, source_key) or _json_text_fault(value, target_key)
-        if fault:
-            gate.bad_row(f"{prefix}{number}", *fault)
-        else:
-            yield number, value[source_key] or "", value[target_key] or ""
-
-
-def _json_objects(values: Iterator[tuple[int, Any]], prefix: str, gate: _Gate) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, value in values:
-        if isinstance(value, dict):
-            inner = value.get("translation")
-            yield number, inner if isinstance(inner, dict) else value
-        else:
-            gate.bad_row(f"{prefix}{number}", "not a JSON object", f"found a {type(value).__name__}")
-
-
-def _json_text_fault(value: dict[str, Any], key: str) -> tuple[str, str] | None:
-    """Reason and detail if an object has no usable text for a key. Null is usable: it is a blank side."""
-    if key not in value:
-        return "key missing", f"no {key!r} among {_listed(value)}"
-    text = value[key]
-    if text is not None and not isinstance(text, str):
-        return "not a string", f"{key!r} holds a {type(text).__name__}"
-    if text and not text.isascii() and re.search("[\ud800-\udfff]", text):
-        return "not a character", f"{key!r} holds one half of a surrogate pair"
-    return None
-
-
-def _json_line_values(path: str, gate: _Gate) -> Iterator[tuple[int, Any]]:
-    for number, line in _numbered_lines(path, gate):
-        if gate.is_blank_row([line], f"{path}:{number}"):
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            gate.bad_row(f"{path}:{number}", "malformed JSON", _json_fault(error))
-        else:
-            yield number, value
-
-
-def _json_array_values(path: str, gate: _Gate) -> Iterator[tuple[int, Any]]:
-    """The items of one JSON array. After a malformed one the next cannot be found, so that is never skipped."""
-    text = "\n".join(line for _, line in _numbered_lines(path, gate))
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        place = f"{path}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else path
-        raise CorpusError(f"{place}: malformed JSON: {_json_fault(error)}. Correct the array.") from error
-    yield from enumerate(values, start=1)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _json_fault(error: Exception) -> str:
-    return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-
-
-def _parquet_rows(path: str, sides: _Sides, gate: _Gate) -> Iterator[tuple[int, str, str]]:
-    try:
-        with pq.ParquetFile(path) as table:
-            features = datasets.Features.from_arrow_schema(table.schema_arrow)
-            yield from _arrow_rows(table.iter_batches(), features, f"{path} row ", sides, gate)
-    except (pa.ArrowException, OSError) as error:
-        raise CorpusError(f"{path}: not a readable Parquet file: {error}") from error
-
-
-def _arrow_rows(
-    batches: Iterable[pa.Table | pa.RecordBatch], features: datasets.Features, prefix: str, sides: _Sides, gate: _Gate
-) -> Iterator[tuple[int, str, str]]:
-    """Rows of a `translation` column with a text per language, or of two columns of text. Null is a blank side."""
-    columns: dict[str, Any] = dict(features)
-    translation = features.get("translation")
-    is_nested = isinstance(translation, dict | datasets.Translation)
-    if isinstance(translation, datasets.Translation):  # in its own order: Arrow has sorted the languages
-        columns = dict.fromkeys(translation.languages, datasets.Value("string"))
-    elif is_nested:
-        columns = translation
-    where = prefix.removesuffix(" row ")
-    keys = sides.among(list(columns), f"{where}: {'languages' if is_nested else 'columns'}")
-    for key in keys:
-        if not isinstance(columns[key], datasets.Value) or "string" not in columns[key].dtype:
-            raise CorpusError(f"{where}: {key!r} holds {columns[key]}, not text; choose others with source=, target=.")
-    number = 0
-    for batch in batches:
-        sources, targets = (pc.struct_field(batch["translation"], key) if is_nested else batch[key] for key in keys)
-        for source, target in zip(_utf8(sources), _utf8(targets), strict=True):
-            number += 1
-            yield number, gate.decode(source, prefix, number), gate.decode(target, prefix, number)
-
-
-def _utf8(column: pa.Array | pa.ChunkedArray) -> list[bytes]:
-    """The bytes of Arrow strings, which nobody has checked to be UTF-8."""
-    return [text or b"" for text in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()]
-
-
-# From what the caller gave to sections -------------------------------------------------------------------------------
-
-
-def _aligned_section(source_path: str, target_path: str, gate: _Gate) -> _Section:
-    _check_file(source_path)
-    _check_file(target_path)
-    return _Section(f"{source_path}:", f"{target_path}:", _aligned_rows(source_path, target_path, gate))
-
-
-def _file_section(path: str, sides: _Sides, gate: _Gate) -> _Section:
-    """Rows of one file, whose kind its content tells, and its name only where the content leaves a choice."""
-    _check_file(path)
-    if not os.path.isfile(path):
-        raise CorpusError(f"{path}: is a pipe or a device, and must be read twice; save it to a file first.")
-    with open(path, "rb") as file:
-        is_parquet = file.read(4) == b"PAR1"
-    if is_parquet:
-        return _Section(f"{path} row ", f"{path} row ", _parquet_rows(path, sides, gate))
-
-    lines = (line.strip() for _, line in _numbered_lines(path, _Gate(on_bad_bytes="replace")) if not _is_blank(line))
-    first, second = [*islice(lines, 2), "", ""][:2]
-    kind = os.path.splitext(path.lower().removesuffix(".gz"))[1]
-    opens_json = first.startswith(("{", "[")) and (_is_json(first) or _is_json(first.rstrip(",") + "]"))
-    if not opens_json and kind not in JSON_NAMES:
-        return _Section(f"{path}:", f"{path}:", _table_rows(path, kind == ".csv", sides, gate))
-    if first.startswith("[") and not (second and _is_json(first)):  # else a list is one (bad) line among several
-        prefix, values = f"{path} item ", _json_array_values(path, gate)
-    else:
-        prefix, values = f"{path}:", _json_line_values(path, gate)
-    return _Section(prefix, prefix, _json_rows(values, prefix, sides, gate))
-
-
-def _folder_sections(path: str, sides: _Sides, gate: _Gate, split: str, name: str | None) -> Iterable[_Section]:
-    """Rows of a local data set: as `save_to_disk` leaves one, or in any form that `load_dataset` finds files in.
-
-    For JSON, tables and Parquet, `datasets` says which files are in the split, and the readers above read them.
+    For JSON, tables and Parquet, `datasets` says which files are in the split, and our readers read them.
     """
     saved = (datasets.config.DATASET_STATE_JSON_FILENAME, datasets.config.DATASETDICT_JSON_FILENAME)
     if any(os.path.isfile(os.path.join(path, file)) for file in saved):
         if name is not None:
             raise CorpusError(f"{path}: name={name!r} has no meaning for a data set saved to disk; leave it out.")
-        return [_data_set_section(_loaded(path, lambda: datasets.load_from_disk(path)), path, sides, gate, split)]
+        return _data_set_parts(_loaded(path, lambda: datasets.load_from_disk(path)), path, sides, split)
 
     full = os.path.abspath(path)  # else a folder called "json" would be taken for the reader of that name
-    with tempfile.TemporaryDirectory() as cache:
-        builder = _loaded(path, lambda: datasets.load_dataset_builder(full, name, cache_dir=cache))
+    with tempfile.TemporaryDirectory() as cache_dir:
+        builder = _loaded(path, lambda: datasets.load_dataset_builder(full, name, cache_dir=cache_dir))
         files_of = {str(key): list(files) for key, files in (builder.config.data_files or {}).items()}
         if builder.name in ("json", "csv", "text", "parquet") and files_of:
             files = files_of[_find_split(files_of, split, path)]
             if all(map(os.path.isfile, files)):  # not addresses
                 shown = [os.path.join(path, os.path.relpath(file, full)) for file in files]
-                return (_file_section(file, sides, gate) for file in shown)
+                return [partial(file_section, file, sides) for file in shown]
         # Into memory, so that no cache needs to stay.
-        loaded = _loaded(path, lambda: datasets.load_dataset(full, name, cache_dir=cache, keep_in_memory=True))
-    return [_data_set_section(loaded, path, sides, gate, split)]
+        how = {"streaming": True} if streaming else {"keep_in_memory": True}
+        loaded = _loaded(path, lambda: datasets.load_dataset(full, name, cache_dir=cache_dir, **how))
+    return _data_set_parts(loaded, path, sides, split)
 
 
-def _data_set_section(
-    loaded: datasets.Dataset | datasets.DatasetDict | datasets.IterableDatasetDict,
-    path: str,
-    sides: _Sides,
-    gate: _Gate,
-    split: str,
-) -> _Section:
+def _data_set_parts(loaded: Any, path: str, sides: Sides, split: str) -> list[Part]:
+    """A data set of `datasets`; one that is streamed has a part for each of its shards."""
     if isinstance(loaded, dict):
         split = _find_split(loaded, split, path)
         loaded, path = loaded[split], f"{path} {split}"
+    if isinstance(loaded, datasets.Dataset) or loaded.num_shards == 1:
+        return [partial(_data_set_section, loaded, path, sides)]
+    shards = range(loaded.num_shards)
+    return [partial(_shard_section, loaded, shard, f"{path} shard {shard + 1}", sides) for shard in shards]
+
+
+def _shard_section(loaded: datasets.IterableDataset, shard: int, path: str, sides: Sides, decoder: Decoder) -> Section:
+    return _data_set_section(loaded.shard(loaded.num_shards, shard), path, sides, decoder)
+
+
+def _data_set_section(
+    loaded: datasets.Dataset | datasets.IterableDataset, path: str, sides: Sides, decoder: Decoder
+) -> Section:
     prefix = f"{path} row "
-    batches = loaded.with_format("arrow").iter(batch_size=10_000)
     if loaded.features is not None:
-        return _Section(prefix, prefix, _arrow_rows(batches, loaded.features, prefix, sides, gate))
-    return _Section(prefix, prefix, _streamed_rows(batches, path, prefix, sides, gate))
+        return Section(prefix, prefix, arrow_rows(_batches(loaded, path), loaded.features, prefix, sides, decoder))
+    return Section(prefix, prefix, _streamed_rows(_batches(loaded, path), prefix, sides, decoder))
 
 
-def _streamed_rows(
-    batches: Iterator[pa.Table], path: str, prefix: str, sides: _Sides, gate: _Gate
-) -> Iterator[tuple[int, str, str]]:
+def _batches(loaded: datasets.Dataset | datasets.IterableDataset, path: str) -> Iterator[pa.Table]:
+    """Some rows at a time; unlike `iter(loaded)` not split among the workers of a DataLoader."""
+    try:
+        yield from loaded.with_format("arrow").iter(batch_size=ROWS_AT_ONCE)
+    except Exception as error:
+        raise CorpusError(f"{path}: `datasets` cannot read it: {type(error).__name__}: {error}") from error
+
+
+def _streamed_rows(batches: Iterator[pa.Table], prefix: str, sides: Sides, decoder: Decoder) -> Iterator[Row]:
     """Rows of a data set whose columns are known only when its first rows have come."""
     first = next(batches, None)
     if first is not None:
         features = datasets.Features.from_arrow_schema(first.schema)
-        yield from _arrow_rows(chain([first], batches), features, prefix, sides, gate)
+        yield from arrow_rows(chain([first], batches), features, prefix, sides, decoder)
 
 
 def _find_split(splits: Iterable[str], wanted: str, path: str) -> str:
@@ -549,7 +274,7 @@ def _find_split(splits: Iterable[str], wanted: str, path: str) -> str:
     for split in (wanted, *SPLIT_ALIASES) if wanted in SPLIT_ALIASES else (wanted,):
         if split in found:
             return split
-    raise CorpusError(f"{path}: split={wanted!r} is not there; found {_listed(found)}.")
+    raise CorpusError(f"{path}: split={wanted!r} is not there; found {listed(found)}.")
 
 
 def _loaded(path: str, load: Callable[[], T]) -> T:
@@ -566,17 +291,22 @@ def _loaded(path: str, load: Callable[[], T]) -> T:
             datasets.enable_progress_bars()
 
 
-def _built_in_section(sides: _Sides, split: str) -> _Section:
+def _built_in_section(split: str, sides: Sides, decoder: Decoder) -> Section:
     """The generated English-Spanish corpus; its columns may also be named by language."""
     from . import grammar
 
     source, _ = sides.among(("source", "target", "en", "es"), BUILT_IN)
-    pairs = grammar.generate(split="validation" if split in SPLIT_ALIASES else split)
-    texts = ((pair.source, pair.target) for pair in pairs)
+    pairs = _generated(grammar.generate, "validation" if split in SPLIT_ALIASES else split)
     if source in ("target", "es"):
-        texts = ((pair.target, pair.source) for pair in pairs)
+        pairs = [(second, first) for first, second in pairs]
     prefix = f"{BUILT_IN} {split} row "
-    return _Section(prefix, prefix, ((number, *text) for number, text in enumerate(texts, start=1)))
+    return Section(prefix, prefix, iter(enumerate(pairs, start=1)))
+
+
+@cache
+def _generated(generate: Callable[..., list[Any]], split: str) -> list[tuple[str, str]]:
+    """The texts of the built-in corpus, which take seconds to make and are read in every pass of a stream."""
+    return [(pair.source, pair.target) for pair in generate(split=split)]
 
 
 def is_on_hub(files: Sequence[str] | None) -> bool:
@@ -586,9 +316,117 @@ def is_on_hub(files: Sequence[str] | None) -> bool:
 
 def is_hub_name(path: str) -> bool:
     """Whether `path`, which is no local file or folder, can be the name of a data set on the Hub."""
-    is_file_name = path.lower().endswith((".gz", ".txt", ".tsv", ".csv", ".parquet", *JSON_NAMES))
+    is_file_name = path.lower().endswith((".gz", ".txt", *TABLE_NAMES))
     is_local = os.path.exists(path) or os.path.isdir(os.path.dirname(path))
     return re.fullmatch(r"\w[\w.-]*/[\w.-]+", path) is not None and not is_file_name and not is_local
+
+
+def _is_pattern(path: str) -> bool:
+    return any(character in path for character in "*?[") and not os.path.exists(path)
+
+
+def _matches(pattern: str) -> list[str]:
+    """The files that a pattern stands for, in the order of their names."""
+    found = sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
+    if not found:
+        raise CorpusError(f"{pattern}: no file matches this pattern (looked from {os.getcwd()}).")
+    return found
+
+
+def _find_parts(
+    given: Sequence[str | os.PathLike[str]],
+    sides: Sides,
+    split: str,
+    revision: str | None,
+    name: str | None,
+    streaming: bool,
+    on_disk: bool,
+) -> list[Part]:
+    """Finds out what was given. What is missing is refused here, before anything is read."""
+    paths = [os.fspath(path) for path in given]
+    if len(paths) not in (1, 2):
+        raise CorpusError(
+            f"files: got {len(paths)} paths ({listed(paths)}); give one, or two aligned text files. Files that are "
+            'shards of one corpus are given as a pattern: "part-*.tsv".'
+        )
+    path = paths[0]
+    is_built_in = list(given) == [BUILT_IN]  # a Path of that name is not equal to it
+    is_folder = len(paths) == 1 and not is_built_in and os.path.isdir(path)
+    is_hub_id = is_on_hub(paths) and not is_built_in
+    for argument, value, is_usable in (
+        ("revision", revision, is_hub_id),
+        ("name", name, is_hub_id or is_folder),
+        ("streaming", streaming or None, is_hub_id),
+    ):
+        if value is not None and not is_usable:
+            raise CorpusError(f"{argument}={value!r} has no meaning for {listed(paths)}; leave it out.")
+
+    if is_built_in:
+        return [partial(_built_in_section, split, sides)]
+    if is_folder:
+        return _folder_parts(path, sides, split, name, not on_disk)
+    if is_hub_id:
+        where = f"{path} (no such local file, so taken for a Hub data set)"
+        streaming = streaming or not on_disk
+        loaded = _loaded(where, lambda: datasets.load_dataset(path, name, revision=revision, streaming=streaming))
+        return _data_set_parts(loaded, path, sides, split)
+    files = [_matches(path) if _is_pattern(path) else [path] for path in paths]
+    for file in chain.from_iterable(files):
+        check_file(file)
+        if not on_disk and not os.path.isfile(file):
+            raise CorpusError(
+                f"{file}: is a pipe or a device, and a stream is read more than once; save it to a file."
+            )
+    if len(files) == 1:
+        return [partial(file_section, file, sides) for file in files[0]]
+    if all(path.lower().removesuffix(".gz").endswith(TABLE_NAMES) for path in paths):  # a pattern without its quotes
+        raise CorpusError(
+            f"{listed(paths)}: by their names these hold pairs, each of them, and are not two aligned text files. "
+            'Shards of one corpus are given as a pattern, in quotes: "part-*.tsv".'
+        )
+    if len(files[0]) != len(files[1]):
+        raise CorpusError(
+            f"{paths[0]} stands for {len(files[0])} files and {paths[1]} for {len(files[1])}; each file needs the one "
+            "with its translations."
+        )
+    return [partial(aligned_section, *pair) for pair in zip(*files, strict=True)]
+
+
+def _open(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    source: str | None,
+    target: str | None,
+    split: str,
+    on_bad_row: str,
+    on_bad_bytes: str | None,
+    revision: str | None,
+    name: str | None,
+    streaming: bool,
+    on_disk: bool,
+    seed: int,
+    drop: Sequence[str],
+    held_out: Iterable[str],
+) -> CorpusStream:
+    """The corpus, about to be read. Not `on_disk`: a data set of the Hub, or of a folder, is never copied."""
+    if (source is None) != (target is None) or (source is not None and source == target):
+        raise CorpusError(f"source={source!r} and target={target!r}: give two different names, or neither.")
+    drop = [drop] if isinstance(drop, str) else list(drop)
+    for kind in drop:
+        check_choice("drop", kind, (*KINDS, "all"))
+    kinds = set(KINDS if "all" in drop else drop)
+    if not on_disk:
+        if "duplicate" in drop:
+            raise CorpusError(
+                "drop='duplicate' is not for a stream: to know a pair again, all pairs before it must be kept in "
+                "memory. Leave duplicates out beforehand (`tinyseq corpus FILES --drop duplicate --output FILE`)."
+            )
+        kinds.discard("duplicate")
+    given = [files] if isinstance(files, str | os.PathLike) else list(files)
+    on_bad_bytes = on_bad_bytes or on_bad_row
+    gate = _Gate(on_bad_row, Checks(kinds, held_out, remember=on_disk), skips_bytes=on_bad_bytes == "skip")
+    parts = _find_parts(given, Sides(source, target), split, revision, name, streaming, on_disk)
+    return CorpusStream(", ".join(os.fspath(path) for path in given), parts, gate, on_bad_bytes, seed)
 
 
 def load_corpus(
@@ -598,20 +436,24 @@ def load_corpus(
     target: str | None = None,
     split: str = "train",
     on_bad_row: str = "stop",
-    on_bad_bytes: str = "stop",
+    on_bad_bytes: str | None = None,
     revision: str | None = None,
     name: str | None = None,
     streaming: bool = False,
+    drop: Sequence[str] = (),
+    held_out: Iterable[str] = (),
 ) -> Corpus:
     """Reads parallel text into checked pairs. Text is kept as it is, outer spaces and control characters too.
 
     A pair with a blank side (empty, only white space, or null) is always dropped, as a pair, and counted in the
-    report.
+    report. Other pairs that are not as they should be are counted, and kept unless `drop` names their kind.
 
     Args:
         files: Two paths: aligned text files, line n of one being the translation of line n of the other. One path: a
             TSV (its quotes are text), CSV, JSON lines, JSON array or Parquet file; a local data set folder; or a Hub
-            id "owner/name". Text may be gzipped. "grammar" is the built-in corpus (a file of that name: "./grammar").
+            id "owner/name". Text may be gzipped. A path with `*`, `?` or `[` that is no file is a pattern, for the
+            shards of a corpus; the files of two patterns are paired in the order of their names. "grammar" is the
+            built-in corpus (a file of that name: "./grammar").
         source: Column or language key of the source side; also the number of a column (from 1) of a table without
             header. Not needed if there are just two columns, or columns `source` and `target`, or for the first two
             of a TSV. Two aligned files have no such names, so that it is not used.
@@ -620,55 +462,59 @@ def load_corpus(
             single `Dataset` saved to disk, has no splits, and is read whole.
         on_bad_row: "stop" raises at the first row that is no pair (malformed JSON, wrong number of columns, not
             text); "skip" leaves such rows out and counts them.
-        on_bad_bytes: "stop" raises at bytes that are not UTF-8; "replace" puts U+FFFD there and counts the lines.
+        on_bad_bytes: What to do about bytes that are not UTF-8, if not what `on_bad_row` says: "stop"; "skip", which
+            leaves the row out; or "replace", which puts U+FFFD there and counts the lines.
         revision: Branch, tag or commit of a Hub data set.
         name: Configuration of a data set that has several.
         streaming: Read a Hub data set over the network as it is needed, without a copy on the disk.
+        drop: Kinds of pairs to leave out, of `quality.KINDS`; "all" is all of them.
+        held_out: Source texts of test and validation pairs, for the kind "test_pair".
 
     Raises:
         CorpusError: A `ValueError` naming the argument, or file and line, and what to do.
     """
-    gate = _Gate(on_bad_row, on_bad_bytes)
-    if (source is None) != (target is None) or (source is not None and source == target):
-        raise CorpusError(f"source={source!r} and target={target!r}: give two different names, or neither.")
-    sides = _Sides(source, target)
-    given = [files] if isinstance(files, str | os.PathLike) else list(files)
-    paths = [os.fspath(path) for path in given]
-    if len(paths) not in (1, 2):
-        raise CorpusError(f"files: got {len(paths)} paths ({_listed(paths)}); give one, or two aligned text files.")
-    path = paths[0]
-    is_built_in = given == [BUILT_IN]  # a Path of that name is not equal to it
-    is_folder = len(paths) == 1 and not is_built_in and os.path.isdir(path)
-    is_hub_id = is_on_hub(paths) and not is_built_in
-    for argument, value, is_usable in (
-        ("revision", revision, is_hub_id),
-        ("name", name, is_hub_id or is_folder),
-        ("streaming", streaming or None, is_hub_id),
-    ):
-        if value is not None and not is_usable:
-            raise CorpusError(f"{argument}={value!r} has no meaning for {_listed(paths)}; leave it out.")
+    corpus = _open(
+        files, source=source, target=target, split=split, on_bad_row=on_bad_row, on_bad_bytes=on_bad_bytes,
+        revision=revision, name=name, streaming=streaming, on_disk=True, seed=0, drop=drop, held_out=held_out,
+    )  # fmt: skip
+    pairs = _to_dataset(
+        # disable=None: shown on a terminal only
+        tqdm(corpus.once(), desc="Reading pairs", unit=" pairs", disable=None, delay=SECONDS_UNSHOWN)
+    )
+    return Corpus(pairs, corpus.report)
 
-    sections: Iterable[_Section]
-    if len(paths) == 2:
-        sections = [_aligned_section(paths[0], paths[1], gate)]
-    elif is_built_in:
-        sections = [_built_in_section(sides, split)]
-    elif is_folder:
-        sections = _folder_sections(path, sides, gate, split, name)
-    elif is_hub_id:
-        where = f"{path} (no such local file, so taken for a Hub data set)"
-        loaded = _loaded(where, lambda: datasets.load_dataset(path, name, revision=revision, streaming=streaming))
-        sections = [_data_set_section(loaded, path, sides, gate, split)]
-    else:
-        sections = [_file_section(path, sides, gate)]
 
-    is_big = sum(os.path.getsize(path) for path in paths if os.path.isfile(path)) >= BIG_BYTES
-    pairs = chain.from_iterable(gate.checked(section) for section in sections)
-    disable = None if is_big else True  # None: shown on a terminal only
-    dataset = _to_dataset(tqdm(pairs, desc="Reading pairs", unit=" pairs", disable=disable))
-    if not len(dataset):
-        raise CorpusError(f"{', '.join(paths)}: there are no pairs in it.\n{gate.report}".rstrip())
-    return Corpus(dataset, gate.report)
+def stream_corpus(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    split: str = "train",
+    on_bad_row: str = "stop",
+    on_bad_bytes: str | None = None,
+    revision: str | None = None,
+    name: str | None = None,
+    seed: int = 0,
+    drop: Sequence[str] = (),
+    held_out: Iterable[str] = (),
+) -> CorpusStream:
+    """Opens parallel text that is read as it is needed, in every pass again; the arguments are those of `load_corpus`.
+
+    The shards of a corpus (the files of a pattern or of a folder, the files of a data set on the Hub) are read in an
+    order that depends on the seed and the pass; inside a shard, and in a single file, rows come in their order. JSON
+    lines are read line by line, but a JSON array as a whole.
+
+    Args:
+        seed: Decides the order of the shards.
+        drop: As for `load_corpus`, without "duplicate": a stream does not remember its pairs. Nor does it count them.
+
+    Raises:
+        CorpusError: At once for what is missing or an argument out of place; else when the reading gets there.
+    """
+    return _open(
+        files, source=source, target=target, split=split, on_bad_row=on_bad_row, on_bad_bytes=on_bad_bytes,
+        revision=revision, name=name, streaming=False, on_disk=False, seed=seed, drop=drop, held_out=held_out,
+    )  # fmt: skip
 
 
 def _to_dataset(pairs: Iterable[tuple[str, str]]) -> datasets.Dataset:
@@ -684,8 +530,9 @@ def _to_dataset(pairs: Iterable[tuple[str, str]]) -> datasets.Dataset:
 def split_off(pairs: datasets.Dataset, most: int, seed: int = 0) -> tuple[datasets.Dataset, datasets.Dataset]:
     """Returns `pairs` without a part, and that part: about `most` pairs, but never over a tenth.
 
-    All pairs with one source (whatever its case and outer space) are on one side, so that no held-out source was seen
-    in training. Which sources are held out depends on their text and the seed, not on the order of the pairs.
+    All pairs with one source (whatever its case and spacing: `normalised`) are on one side, so that no held-out
+    source was seen in training. Which sources are held out depends on their text and the seed, not on the order of the
+    pairs.
 
     Raises:
         CorpusError: There are too few pairs to hold any out.
@@ -693,7 +540,7 @@ def split_off(pairs: datasets.Dataset, most: int, seed: int = 0) -> tuple[datase
     most = min(most, len(pairs) // 10)
     groups: dict[str, list[int]] = {}
     for row, text in enumerate(pairs["source"]):
-        groups.setdefault(text.strip().casefold(), []).append(row)
+        groups.setdefault(normalised(text), []).append(row)
     if most < 1 or len(groups) < 2:
         raise CorpusError(
             f"{len(pairs)} pairs with {len(groups)} different sources are too few to hold some out for validation; "

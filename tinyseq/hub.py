@@ -266,10 +266,15 @@ def write_facts(folder: Path, facts: dict[str, Any], name: str) -> None:
         facts: For `training.json`.
         name: As for `make_card`.
     """
-    (folder / "training.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_training_json(folder, facts)
     card = folder / "README.md"
     before = card.read_text(encoding="utf-8-sig") if card.is_file() else None
     card.write_text(make_card(folder, name, before), encoding="utf-8")
+
+
+def write_training_json(folder: Path, facts: dict[str, Any]) -> None:
+    """Writes what is known of a model beside its weights: the run's summary."""
+    (folder / "training.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def add_facts(folder: Path, facts: dict[str, Any], name: str) -> None:

@@ -32,7 +32,17 @@ class RunLog:
         self.lines: list[dict] = []
         if accelerator.is_main_process:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("", encoding="utf-8")
+            self.save(path)
+
+    def save(self, path: Path) -> None:
+        """Writes all lines so far."""
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in self.lines), encoding="utf-8")
+
+    def load(self, text: str) -> None:
+        """Goes on from the lines of an earlier start; what was written after them is left out."""
+        self.lines = [json.loads(line) for line in text.splitlines()]
+        if self.accelerator.is_main_process:
+            self.save(self.path)
 
     @property
     def newest(self) -> dict:
@@ -57,3 +67,26 @@ class RunLog:
         except ImportError:
             return
         draw_curve(self.lines, self.path.with_name("curve.png"))
+
+
+def write_test(folder: Path, hypotheses: list[str], figures: dict[str, Any]) -> None:
+    """Writes the translations of the test set, and their scores."""
+    (folder / "test.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    (folder / "test.hypotheses.txt").write_text("\n".join(hypotheses) + "\n", encoding="utf-8", newline="\n")
+
+
+class BatchLog:
+    """Which pairs each update of this process learned from, and the loss: one line of JSON per update.
+
+    It is there to compare runs by. Lines of updates after the checkpoint that a run goes on from are left out.
+    """
+
+    def __init__(self, path: Path, batches: int):
+        before = path.read_text(encoding="utf-8").splitlines() if path.is_file() and batches else []
+        lines = [line for line in before if line.endswith("}") and json.loads(line)["batches"] <= batches]
+        self.file = path.open("w", encoding="utf-8", buffering=1)
+        self.file.writelines(f"{line}\n" for line in lines)
+
+    def write(self, **line: Any) -> None:
+        """Notes an update."""
+        self.file.write(json.dumps(line) + "\n")
