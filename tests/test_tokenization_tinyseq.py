@@ -14,7 +14,9 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from tokenizers import AddedToken, Tokenizer
 from transformers import AutoTokenizer
 
@@ -456,6 +458,21 @@ def test_the_same_corpus_gives_the_same_file_in_a_process_with_another_hash_seed
     _, found = second_generation
     here = TinySeqTokenizer.train(MIXED, vocab_size=700, algorithm=algorithm).backend_tokenizer.to_str()
     assert found[algorithm]["trained"] == here
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+@pytest.mark.parametrize("skip_special_tokens", [True, False])
+def test_the_padding_of_labels_and_of_gathered_predictions_decodes_to_nothing(tokenizer, dtype, skip_special_tokens):
+    texts = ["a brown dog", "it"]
+    gathered = np.full((3, 40), -100, dtype=dtype)  # the last row is empty
+    for row, text in zip(gathered, texts, strict=False):
+        ids = ids_of(tokenizer, text)
+        row[: len(ids)] = ids
+    end = "" if skip_special_tokens else tokenizer.eos_token
+    expected = [texts[0] + end, texts[1] + end, ""]
+    assert tokenizer.batch_decode(gathered, skip_special_tokens=skip_special_tokens) == expected
+    assert tokenizer.decode(torch.from_numpy(gathered[0]), skip_special_tokens=skip_special_tokens) == expected[0]
+    assert tokenizer.decode(-100) == ""
 
 
 def test_added_tokens_are_found_in_text_and_decoded(tokenizer):

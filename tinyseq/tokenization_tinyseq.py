@@ -25,6 +25,7 @@ from .push_tinyseq import PushToHub
 logger = logging.get_logger(__name__)
 
 END, PAD, SPACE = "</s>", "<pad>", "▁"
+IGNORED = -100  # what labels are padded with, by Transformers' custom
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SMALLEST_VOCABULARY = len(BYTES) + 3  # the bytes, the space, </s> and <pad>
 ALGORITHMS = ("unigram", "bpe")
@@ -145,6 +146,17 @@ class TinySeqTokenizer(PushToHub, TokenizersBackend):
         if roles or extra:
             tokenizer.add_special_tokens({**roles, "extra_special_tokens": extra})
         return tokenizer
+
+    def _decode(self, token_ids, skip_special_tokens=False, **kwargs):
+        """As in Transformers; -100, which pads labels and what processes have gathered, is no piece and gives nothing.
+
+        Transformers lets it through to a bare OverflowError.
+        """
+        if isinstance(token_ids, int):
+            token_ids = [token_ids]
+        if isinstance(token_ids, list):
+            token_ids = [token for token in token_ids if token != IGNORED]
+        return super()._decode(token_ids, skip_special_tokens, **kwargs)
 
     def _save_pretrained(self, save_directory, file_names, legacy_format=None, filename_prefix=None):
         # The backend keeps the truncation and padding of the last call, and would write them into tokenizer.json,
