@@ -16,6 +16,7 @@ checkpoint from which --resume goes on; 1 after an error, which is the last line
 """
 
 import contextlib
+import errno
 import math
 import signal
 import sys
@@ -54,6 +55,7 @@ from tinyseq.hub import BackgroundPush, HubPushError, add_facts, check_token, cr
 from tinyseq.interruption import Interruption, Stopped, signal_in
 from tinyseq.optimization import MovingAverage, make_optimizer, seed_dropout
 from tinyseq.options import model_options, parse_options
+from tinyseq.quality import Report
 from tinyseq.run_checks import check_first_machine, check_options, find_earlier
 from tinyseq.runlog import BatchLog, RunLog, write_options, write_test
 from tinyseq.runtime import keep_freed_memory, machine, versions
@@ -180,7 +182,9 @@ def main(arguments: list[str] | None = None) -> None:
         say(str(stop))
         end_process(stop.exit_code)
     except (ValueError, OSError) as error:
-        say(f"error: {error}")
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        hint = f". Make room for {options.output_dir}; the same command with --resume goes on" if full else ""
+        say(f"error: {error}{hint}")
         end_process(1)
     except Exception as error:
         traceback.print_exc()
@@ -328,6 +332,10 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
                 state.save(checkpoints)
                 continue
             log.write({"step": progress.step, **figures})
+            if options.streaming and accelerator.is_main_process and progress.data:
+                data.reports["train"] = {"read so far": progress.data["report"]}
+                log.facts["left_out"] = refused(data.reports)
+                write_reports(run_folder / "data_report.json", data.reports)
             value = metric(figures, options)
             if progress.best is None or value > progress.best:
                 progress.best, progress.without_gain = value, 0
@@ -421,6 +429,8 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
         if stop or (is_save and not progress.evaluation_is_due):
             state.save(checkpoints)
     bar.close()
+    if options.streaming and progress.data:
+        show(f"training data read in {progress.step:,} updates:\n{Report.from_dict(progress.data['report'])}")
 
     # --- the end: the last weights, the mean of the last ones, the test set -------------------------------
     if not stop:

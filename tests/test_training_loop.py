@@ -1,10 +1,12 @@
 """The training loop in this process: bad numbers, going on, ending early, averages, checkpoints that are not whole."""
 
+import errno
 import json
 import math
 import pickle
 import signal
 from hashlib import sha256
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -287,6 +289,38 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_message(corpus, finished, tm
     assert (folder / "last" / "model.safetensors").read_bytes() == (
         finished / "last" / "model.safetensors"
     ).read_bytes()
+
+
+def test_a_disk_that_fills_up_ends_the_run_and_once_there_is_room_it_goes_on(
+    corpus, finished, tmp_path, monkeypatch, capsys
+):
+    folder = tmp_path / "run"
+    original = script.TrainingState.save
+
+    def save(state, checkpoints, score=None):
+        if state.progress.step == 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(state, checkpoints, score)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(script.TrainingState, "save", save)
+        code, stderr = failed(corpus, folder, capsys=capsys)
+    assert code == 1
+    assert f"Make room for {folder}" in stderr
+    assert steps(folder) == ["step-00000005"]
+    run(corpus, folder, "--resume")
+    assert (folder / "last" / "model.safetensors").read_bytes() == (
+        finished / "last" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_a_disk_without_room_for_the_checkpoints_is_refused_before_the_work(corpus, tmp_path, monkeypatch, capsys):
+    free = SimpleNamespace(total=10**9, used=10**9 - 10**5, free=10**5)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: free)
+    code, stderr = failed(corpus, tmp_path / "run", capsys=capsys)
+    assert code == 1
+    assert "checkpoints and models" in stderr
+    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 class Bomb:

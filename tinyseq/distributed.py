@@ -90,7 +90,7 @@ def check_distribution(accelerator: Accelerator, ema_decay: float) -> None:
             f"FSDP was asked for, and Accelerate would do without it here (its way is {kind.value}): it needs "
             f"accelerators and several processes. On a CPU leave FSDP out"
         )
-    if is_sharded and accelerator.state.fsdp_plugin.fsdp_version != 2:
+    if is_sharded and getattr(accelerator.state.fsdp_plugin, "fsdp_version", 1) != 2:
         raise ValueError("FSDP 1 is not supported, as it flattens the weights; use FSDP 2 (fsdp_version: 2)")
     if is_sharded and ema_decay:
         raise ValueError(f"--ema_decay {ema_decay}: there is no moving average with FSDP, which splits the weights")
@@ -160,7 +160,7 @@ def lost_process(error: Exception) -> ProcessLostError | None:
     text = str(error)
     kinds = (torch.distributed.DistError, torch.distributed.DistBackendError, torch.distributed.DistNetworkError)
     signs = ("gloo", "Gloo", "NCCL", "ncclUniqueId", "Connection closed by peer", "Connection reset", "Broken pipe")
-    if isinstance(error, kinds) or any(sign in text for sign in signs):
+    if isinstance(error, kinds) or (isinstance(error, RuntimeError) and any(sign in text for sign in signs)):
         return ProcessLostError(
             f"another process of this run has failed or hangs; its own message says why ({text.splitlines()[0][:200]})"
         )

@@ -13,6 +13,8 @@ from .checkpoint import Checkpoints, check_space, recover
 from .corpus import is_on_hub
 from .training_data import corpora_of
 
+BESIDE_WEIGHTS = 500_000  # bytes of a model's tokenizer, code and card
+
 
 def check_options(options: Any) -> Path:
     """Refuses what can't work before anything is done; returns the run's folder."""
@@ -86,10 +88,11 @@ def find_earlier(checkpoints: Checkpoints, parameters: int, options: Any) -> Pat
     else:
         shutil.rmtree(checkpoints.folder, ignore_errors=True)  # of the run that --overwrite gives up
     weights = 4 * parameters  # bytes; AdamW has two more numbers for each
-    one = weights * (4 if options.ema_decay else 3)
+    one = weights * (4 if options.ema_decay else 3) + BESIDE_WEIGHTS
     kept = options.keep_checkpoints + options.keep_best_checkpoints + 1  # one more while it is written
     there = sum(path.stat().st_size for path in checkpoints.folder.parent.rglob("*.safetensors"))
-    check_space(checkpoints.folder.parent, max(kept * one + 3 * weights - there, one), "checkpoints and models")
+    models = 3 * (weights + BESIDE_WEIGHTS)  # best/ and last/, and one while it is written
+    check_space(checkpoints.folder.parent, max(kept * one + models - there, one), "checkpoints and models")
     return found
 
 
