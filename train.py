@@ -72,8 +72,8 @@ from tinyseq.translation import Translator
 from tinyseq.validation import evaluate
 
 EVALUATIONS = 5  # in a run, where --eval_steps does not say otherwise
-# Options that processes may have otherwise: where each machine has its files, and what the first one alone asks for
-OF_EACH_MACHINE = {"output_dir", "train", "valid", "test", "tokenizer", "resume", "overwrite", "loader_workers"}
+# Options that processes may have otherwise: where each machine has its files
+OF_EACH_MACHINE = {"output_dir", "train", "valid", "test", "tokenizer", "loader_workers"}
 FIRST_PLAN = 20  # updates after which a time budget is turned into a number of updates
 
 
@@ -141,11 +141,13 @@ class RunOptions:
     weight_decay: float = option("AdamW's weight decay", 0.01)
     label_smoothing: float = option("share of the target distribution that is spread over all pieces", 0.1)
     max_grad_norm: float = option("gradients are scaled down to this norm; 0: never", 1.0)
-    mixed_precision: Literal["no", "bf16", "fp16"] = option("number format of the matrix products", "no")
+    mixed_precision: Literal["no", "bf16", "fp16"] | None = option(
+        "number format of the matrix products; by default what `accelerate config` says, else no"
+    )
     ema_decay: float = option("evaluate and save a moving average of the weights with this decay; 0: none", 0.0)
     max_bad_updates: int = option("updates in a row that may be skipped for a NaN or infinite gradient", 5)
     loader_workers: int = option("processes that prepare batches beside each training process", 0)
-    process_timeout: float = option("seconds that processes wait for each other before the run fails", 600)
+    process_timeout: float = option("seconds that processes wait for each other before the run fails", 1800)
 
     # evaluation and output
     eval_steps: int | None = option("updates between evaluations; by default five in the run")
@@ -220,7 +222,7 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
     processes = accelerator.num_processes
     show = print if accelerator.is_main_process else lambda *words: None
     check_distribution(accelerator, options.ema_decay)
-    given = {**asdict(options), **asdict(architecture), "library versions": versions()}
+    given = {"library versions": versions(), **asdict(options), **asdict(architecture)}
     check_same_everywhere(accelerator, {name: what for name, what in given.items() if name not in OF_EACH_MACHINE})
     set_seed(options.seed)
     if options.push_to_hub:
@@ -294,6 +296,9 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
     if found is not None:
         state.load(found)
         show(f"goes on from {found}: update {progress.step:,}")
+    log.begin()
+    if options.streaming and progress.data:
+        data.reports["train"] = {"read so far": progress.data["report"]}
     batches.state = progress.data or batches.state
     length = f"{progress.steps:,} updates" if progress.steps else f"{options.time_budget:g} minutes"
     length += f", {progress.steps / epoch_steps:.1f} epochs" if progress.steps and epoch_steps else ""
@@ -316,8 +321,11 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
 
     # --- the loop -----------------------------------------------------------------------------------------
     best_folder = run_folder / "best"
-    interruption.in_order = True  # from here on a signal waits for the end of the update
-    stream = iter(DataLoader(batches, batch_size=None, num_workers=options.loader_workers))
+    interruption.at_once = None  # from here on a signal waits for the end of the update
+    workers = options.loader_workers
+    # Many batches ahead, so that a worker can read and encode the next block of a stream meanwhile
+    loader = DataLoader(batches, batch_size=None, num_workers=workers, prefetch_factor=64 if workers else None)
+    stream = iter(loader)
     earlier_seconds, start = progress.seconds, time.perf_counter()
     is_watched = accelerator.is_main_process and sys.stderr.isatty()
     bar = tqdm(total=progress.steps, initial=progress.step, unit="update", disable=not is_watched)
@@ -359,7 +367,12 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
         # gradients over processes, so each process's share is multiplied by their number.
         update_start = time.perf_counter()
         model.train()
-        group: list[Batch] = [next(stream) for _ in range(options.gradient_accumulation_steps)]
+        try:
+            group: list[Batch] = [next(stream) for _ in range(options.gradient_accumulation_steps)]
+        except ValueError as error:  # a bad row of a stream; alone, a process can still save what was learned
+            if processes == 1:
+                state.save(checkpoints)
+            raise ValueError(str(error).rpartition("Error: ")[2].strip()) from error  # a worker sends its whole traceback
         tokens = sum(int(batch.tensors["labels"].ne(-100).sum()) for batch in group)
         tokens = max(int(sum_over_processes(accelerator, [tokens])[0]), 1)
         rate = learning_rate(progress.step, progress.steps, options)
@@ -408,7 +421,7 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
             if accelerator.scaler is None or accelerator.scaler.get_scale() < 1:
                 progress.skipped_in_a_row += 1
             if progress.skipped_in_a_row >= options.max_bad_updates:
-                raise ValueError(bad_numbers(accelerator, rows, progress, checkpoints))
+                raise ValueError(bad_numbers(accelerator, rows, data.train, progress, checkpoints))
         progress.window_seconds += time.perf_counter() - update_start
 
         if is_good and progress.step == FIRST_PLAN:
@@ -470,8 +483,6 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
     stop = stop or signal_in(sum_over_processes(accelerator, interruption.flags()))
     leave_group(accelerator)
     if stop:
-        if hub is not None:
-            hub.close()
         raise Stopped(
             stop,
             f"stopped by {signal.Signals(stop).name} at update {progress.step:,} of {progress.steps or '?'}; "
@@ -479,12 +490,13 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
         )
 
     if hub is not None:
+        push_by_hand = f"tinyseq push {best_folder} {hub.name}" + " --private" * options.hub_private_repo
+        interruption.at_once = f"during the push; the model is whole, push it with: {push_by_hand}"
         try:
             show(f"pushed: {hub.finish(best_folder, f'Trained for {progress.step} updates')}")
         except (ValueError, OSError) as error:
             raise HubPushError(
-                f"{error}. The model is whole, in {best_folder}; push it with: tinyseq push {best_folder} {hub.name}"
-                + " --private" * options.hub_private_repo
+                f"{error}. The model is whole, in {best_folder}; push it with: {push_by_hand}"
             ) from error
 
 
@@ -506,25 +518,27 @@ def learning_rate(step: int, steps: int | None, options: RunOptions) -> float:
 
 def plan_steps(accelerator: Accelerator, progress: Progress, options: RunOptions) -> None:
     """Turns what is left of a time budget into updates, at the speed so far, by the clock of the first process."""
-    if not options.time_budget or options.max_steps or progress.finished:
+    if not options.time_budget or progress.finished:
         return
     left = 60 * options.time_budget - progress.seconds - progress.evaluation_seconds  # one evaluation at the end
     steps = progress.step + max(int(left * progress.step / progress.seconds), 1)
+    steps = min(steps, options.max_steps or steps)
     progress.steps = main_process_result(accelerator, lambda: steps)
 
 
 def plan_evaluation(progress: Progress, options: RunOptions) -> None:
     """Sets when the model is evaluated next, at the end at the latest."""
     if progress.steps is not None:
-        every = options.eval_steps or math.ceil(progress.steps / EVALUATIONS)
+        every = options.eval_steps or max(math.ceil(progress.steps / EVALUATIONS), 1)
         progress.next_evaluation = min(progress.step - progress.step % every + every, progress.steps)
     elif options.eval_steps:
         progress.next_evaluation = progress.step + options.eval_steps
 
 
 def metric(figures: dict[str, Any], options: RunOptions) -> float:
-    """Returns the figure that chooses the best model, turned so that more is better."""
-    return -figures["valid_loss"] if options.best_metric == "loss" else figures[f"valid_{options.best_metric}"]
+    """Returns the figure that chooses the best model, turned so that more is better; NaN is worst."""
+    value = -figures["valid_loss"] if options.best_metric == "loss" else figures[f"valid_{options.best_metric}"]
+    return -math.inf if math.isnan(value) else value
 
 
 if __name__ == "__main__":

@@ -220,7 +220,12 @@ def test_only_a_model_of_tinyseqs_with_safe_weights_is_pushed(folder):
     (folder / "model.safetensors").write_bytes(b"")
     (folder / ".secret").write_text("x")
     assert {"model.safetensors", "config.json", "training.json"} <= {path.name for path in files_of_a_model(folder)}
-    assert ".secret" not in {path.name for path in files_of_a_model(folder)}
+    of_the_run = {"state.json", "log.jsonl", "checksums.json", "optimizer.json", "optimizer.safetensors"}
+    for name in {"average.json", "average.safetensors", *of_the_run}:  # in a checkpoint; they name files, quote texts
+        (folder / name).write_text("{}")
+    pushed = {path.name for path in files_of_a_model(folder)}
+    assert ".secret" not in pushed
+    assert not pushed & {"average.json", "average.safetensors", *of_the_run}
     (folder / "optimizer.pt").write_bytes(b"")
     with pytest.raises(ValueError, match=r"optimizer.pt may run code when read"):
         files_of_a_model(folder)

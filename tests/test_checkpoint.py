@@ -1193,3 +1193,13 @@ def test_the_help_of_the_command_teaches_it(capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert "tinyseq average runs/en-de/checkpoints/step-* --output" in text
     assert "mean of their weights" in text
+
+
+def test_a_checkpoint_that_is_saved_again_keeps_the_score_of_its_evaluation(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep_newest=1, keep_best=1)
+    checkpoints.save(1, lambda aside: (aside / "a").write_text("1"), score=3.0)
+    checkpoints.save(1, lambda aside: (aside / "a").write_text("again"))  # by a signal, say
+    checkpoints.save(2, lambda aside: (aside / "a").write_text("2"), score=2.0)
+    checkpoints.save(3, lambda aside: (aside / "a").write_text("3"))
+    assert checkpoints.steps() == [1, 3]
+    assert (checkpoints.best() / "a").read_text() == "again"

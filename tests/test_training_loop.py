@@ -14,7 +14,8 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 
 import train as script
-from tinyseq import TinySeqForConditionalGeneration, grammar
+from tinyseq import TinySeqForConditionalGeneration, TinySeqTokenizer, grammar
+from tinyseq.interruption import Interruption, Stopped
 from tinyseq.optimization import MovingAverage, make_optimizer, seed_dropout
 
 OPTIONS = {
@@ -260,18 +261,29 @@ def test_resume_refuses_to_make_another_run_of_it(corpus, tmp_path, monkeypatch,
     assert "learning_rate is 0.002 and was 0.0015" in stderr
     other = tmp_path / "train.tsv"
     other.write_text(corpus.read_text().replace("the", "a", 1))
-    for data, named in ((other, "train is"), (corpus, "gradient")):
-        options = {"gradient_accumulation_steps": 2} if data == corpus else {}
+    for data, options, named in (
+        (other, {}, "--resume: training data is"),
+        (corpus, {"gradient_accumulation_steps": 2}, "batches per update is 2 and was 1"),
+        (corpus, {"seed": 1}, "seed is 1 and was 0"),
+    ):
         code, stderr = failed(data, folder, "--resume", capsys=capsys, **options)
         assert code == 1
-        assert named in stderr or "batches per update is 2 and was 1" in stderr
-    corpus_text = corpus.read_text()
-    try:
-        corpus.write_text(corpus_text.replace(" ", "  ", 1))
-        code, stderr = failed(corpus, folder, "--resume", capsys=capsys)
-        assert "training data" in stderr
-    finally:
-        corpus.write_text(corpus_text)
+        assert named in stderr
+    assert len(updates(folder)) == 3  # the log of the run is as it was
+    moved = tmp_path / "elsewhere.tsv"
+    moved.write_text(corpus.read_text())
+    run(moved, folder, "--resume", "--on_bad_row", "skip")
+    assert len(updates(folder)) == 10
+
+
+def test_another_vocabulary_before_the_first_checkpoint_is_learned_anew(corpus, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(script, "encode", lambda *arguments: signal.raise_signal(signal.SIGTERM))
+        with pytest.raises(SystemExit):
+            run(corpus, tmp_path / "run", vocab_size=300)
+    assert (tmp_path / "run" / "tokenizer").is_dir()
+    run(corpus, tmp_path / "run", "--resume", vocab_size=350)
+    assert len(weights(tmp_path / "run" / "last")["model.shared.weight"]) == 350
 
 
 def test_a_damaged_checkpoint_is_passed_over_with_a_message(corpus, finished, tmp_path, monkeypatch, capsys):
@@ -414,6 +426,50 @@ def test_a_time_budget_ends_in_time_with_the_rate_near_zero(corpus, tmp_path):
     assert 0.5 * 60 * minutes < progress["seconds"] < 1.5 * 60 * minutes
     assert lines[-1]["step"] > 20
     assert lines[-1]["learning_rate"] < 0.1 * max(line["learning_rate"] for line in lines)
+
+
+def test_a_time_budget_brings_the_rate_down_also_where_a_recipe_has_many_updates(corpus, tmp_path):
+    run(corpus, tmp_path / "run", max_steps=100_000, eval_steps=1000, warmup_steps=10, time_budget=0.1)
+    lines = updates(tmp_path / "run")
+    assert lines[-1]["learning_rate"] < 0.1 * max(line["learning_rate"] for line in lines)
+    assert 20 < lines[-1]["step"] < 100_000
+
+
+def test_a_bad_row_of_a_stream_is_one_line_and_what_was_learned_is_kept(corpus, tmp_path, capsys):
+    lines = corpus.read_text().splitlines(keepends=True)
+    (tmp_path / "train.tsv").write_text("".join(lines * 3) + "no pair\n" + "".join(lines))
+    (tmp_path / "valid.tsv").write_text("".join(lines[:9]))
+    flags = ["--streaming", "--shuffle_buffer", 50, "--valid", tmp_path / "valid.tsv", "--loader_workers", 1]
+    flags += ["--tokenizer", tmp_path / "tokenizer"]
+    TinySeqTokenizer.train([line.strip() for line in lines], 400).save_pretrained(tmp_path / "tokenizer")
+    options = {"max_steps": 250, "eval_steps": 250}
+    code, stderr = failed(tmp_path / "train.tsv", tmp_path / "run", *flags, capsys=capsys, **options)
+    assert code == 1
+    assert stderr.count("\n") == 1
+    assert f"train.py: error: {tmp_path / 'train.tsv'}:1201: wrong number of columns" in stderr
+    assert steps(tmp_path / "run") != []
+    run(tmp_path / "train.tsv", tmp_path / "run", *flags, "--resume", "--on_bad_row", "skip", **options)
+    report = json.loads((tmp_path / "run" / "data_report.json").read_text())["train"]["read so far"]
+    assert report["reasons"]["wrong number of columns"]["dropped"] >= 1
+
+
+def test_stopped_is_no_error_and_travels_to_other_processes():
+    stopped = pickle.loads(pickle.dumps(Stopped(signal.SIGTERM, "stopped")))
+    assert (stopped.exit_code, str(stopped)) == (143, "stopped")
+    assert not isinstance(stopped, Exception)
+
+
+def test_a_second_ctrl_c_ends_at_once_but_not_the_one_that_a_launcher_passes_on(monkeypatch):
+    seconds = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: seconds[0])
+    with Interruption() as interruption:
+        interruption.at_once = None
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        assert interruption.noted == signal.SIGINT
+        seconds[0] += 5
+        with pytest.raises(Stopped, match="second SIGINT"):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_the_mean_of_the_last_checkpoints_becomes_best_if_it_scores_better(corpus, tmp_path):

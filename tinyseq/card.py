@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from datasets import Dataset
 
-from .corpus import BUILT_IN, is_on_hub
+from .corpus import BUILT_IN, corpora_of, is_on_hub
 from .push_tinyseq import USAGE
 from .translation import Translator, clean
 
@@ -72,7 +72,8 @@ def facts_of_run(
         shown = [PurePath(file).name for file in files] if files else ["taken out of the training data"]
         if files == [BUILT_IN]:
             shown = ["tinyseq's built-in English-Spanish corpus"]
-        sets[name] = {"files": shown, "data_set": files[0] if files and is_on_hub(files) else None, "pairs": size}
+        on_hub = next((corpus[0] for corpus in corpora_of(files or []) if is_on_hub(corpus)), None)
+        sets[name] = {"files": shown, "data_set": on_hub, "pairs": size}
     sets["train"]["longest_source"] = longest_source
     return {
         "languages": languages_of(options["source"], options["target"], train),
@@ -95,6 +96,7 @@ def languages_of(
     source: str | None, target: str | None, files: list[str] | None = None
 ) -> tuple[str | None, str | None]:
     """Returns the language codes of both sides: as they were named, or as the two files end."""
+    files = corpora_of(files)[0] if files else None
     if files == [BUILT_IN]:
         sides = [source or "en", target or "es"]
     elif files and len(files) == 2:

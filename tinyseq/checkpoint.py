@@ -7,6 +7,7 @@ that `from_pretrained` takes, and the optimizer's state (`gather_state`, `restor
 JSON: reading a checkpoint runs nothing that is in it, whoever made it.
 """
 
+import contextlib
 import ctypes
 import errno
 import hashlib
@@ -39,6 +40,9 @@ NOT_OF_THE_AVERAGE = re.compile(
     r"checksums\.json|(optimizer|average|state)\.json|log\.jsonl|training\.json|README\.md"
     r"|.*\.(safetensors|safetensors\.index\.json|bin|pt|pth|ckpt|pkl|pickle)|\..*"
 )
+
+# What a checkpoint has beside its model, for the run alone
+OF_THE_RUN = re.compile(r"checksums\.json|state\.json|log\.jsonl|(optimizer|average)\.(json|safetensors)")
 
 
 class CheckpointError(ValueError):
@@ -231,7 +235,7 @@ class Checkpoints:
         Args:
             step: Its number; a checkpoint of the same step is replaced.
             write: Called with an empty folder to fill.
-            score: The higher, the better; `None` or NaN is none.
+            score: The higher, the better; NaN is none, and so is `None`, but for that of a checkpoint it replaces.
 
         Returns:
             Its folder.
@@ -241,13 +245,16 @@ class Checkpoints:
         """
         if step < 0:
             raise ValueError(f"step={step} must be 0 or more")
+        folder = self.path(step)
+        if score is None and folder.is_dir():  # an evaluation before stays true of the same weights
+            with contextlib.suppress(CheckpointError):
+                score = read_seal(folder)["score"]
         known_score = None if score is None or math.isnan(score) else float(score)
 
         def write_and_seal(aside: Path) -> None:
             write(aside)
             seal(aside, step, known_score)
 
-        folder = self.path(step)
         save_whole(folder, write_and_seal)
         self.damaged.discard(step)
         whole = [other for other in self.steps() if other <= step and other not in self.damaged]

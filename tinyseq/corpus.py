@@ -60,6 +60,7 @@ ROWS_PER_CHUNK = 100_000  # rows held as Python strings before they become Arrow
 SECONDS_UNSHOWN = 2.0  # of reading, before a terminal is shown a progress bar
 
 SOURCE_BLANK, TARGET_BLANK, BOTH_BLANK = "source side blank", "target side blank", "both sides blank"
+SEPARATOR = "+"  # between corpora, where there are several
 REPAIRED, INVALID = "invalid UTF-8 replaced by U+FFFD", "invalid UTF-8"
 
 T = TypeVar("T")
@@ -307,6 +308,17 @@ def _built_in_section(split: str, sides: Sides, decoder: Decoder) -> Section:
 def _generated(generate: Callable[..., list[Any]], split: str) -> list[tuple[str, str]]:
     """The texts of the built-in corpus, which take seconds to make and are read in every pass of a stream."""
     return [(pair.source, pair.target) for pair in generate(split=split)]
+
+
+def corpora_of(files: Sequence[str]) -> list[list[str]]:
+    """Returns the files of each corpus: those between the ``+`` signs."""
+    corpora: list[list[str]] = [[]]
+    for file in files:
+        if file == SEPARATOR:
+            corpora.append([])
+        else:
+            corpora[-1].append(file)
+    return corpora
 
 
 def is_on_hub(files: Sequence[str] | None) -> bool:

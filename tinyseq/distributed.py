@@ -2,6 +2,7 @@
 """What several processes do together: share work, bring the results together, agree, and fail together."""
 
 import os
+import pickle
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -10,7 +11,8 @@ import torch
 from accelerate import Accelerator, DistributedType
 from accelerate.utils import broadcast_object_list, gather_object
 
-from .translation import Translator
+from .interruption import Stopped
+from .translation import Translator, quiet
 
 T = TypeVar("T")
 
@@ -43,7 +45,8 @@ def translate_shared(
     Each process makes its share.
     """
     sources = list(sources)
-    mine = translator.translate(share(accelerator, sources), **generate_options)
+    with quiet():  # its lines would be those of a share; the count is returned
+        mine = translator.translate(share(accelerator, sources), **generate_options)
     texts = list(zip(share(accelerator, range(len(sources))), mine.texts, strict=True))
     return [text for _, text in sorted(gather_object(texts))], len(gather_object(mine.unfinished))
 
@@ -54,10 +57,10 @@ def main_process_result(accelerator: Accelerator, action: Callable[[], T]) -> T:
     if accelerator.is_main_process:
         try:
             outcome = [action()]
-        except Exception as error:
-            outcome = [error]
+        except (Exception, Stopped) as error:
+            outcome = [error if can_travel(error) else RuntimeError(f"{type(error).__name__}: {error}")]
     broadcast_object_list(outcome)
-    if isinstance(outcome[0], Exception):
+    if isinstance(outcome[0], Exception | Stopped):
         raise outcome[0]
     return outcome[0]
 
@@ -111,6 +114,15 @@ def prepare(accelerator: Accelerator, model: Any, optimizer: torch.optim.Optimiz
         del model.get_input_embeddings, model.get_output_embeddings
 
 
+def can_travel(error: BaseException) -> bool:
+    """Whether an error can be sent to other processes: some can be pickled, but not made again."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return False
+    return True
+
+
 def leave_group(accelerator: Accelerator) -> None:
     """Ends what processes do together, when all have come here."""
     accelerator.wait_for_everyone()
@@ -144,11 +156,11 @@ def check_same_everywhere(accelerator: Accelerator, what: dict[str, Any]) -> Non
     """
     found = gather_object([what])
     for name, value in found[0].items():
-        others = [number for number, theirs in enumerate(found) if theirs[name] != value]
+        others = [number for number, theirs in enumerate(found) if theirs.get(name) != value]
         if others:
             raise ValueError(
                 f"the processes were not given the same {name}: process 0 has {value!r}, process {others[0]} "
-                f"{found[others[0]][name]!r}; give every machine the same command, files and versions"
+                f"{found[others[0]].get(name)!r}; give every machine the same command, files and versions"
             )
 
 
@@ -162,6 +174,7 @@ def lost_process(error: Exception) -> ProcessLostError | None:
     signs = ("gloo", "Gloo", "NCCL", "ncclUniqueId", "Connection closed by peer", "Connection reset", "Broken pipe")
     if isinstance(error, kinds) or (isinstance(error, RuntimeError) and any(sign in text for sign in signs)):
         return ProcessLostError(
-            f"another process of this run has failed or hangs; its own message says why ({text.splitlines()[0][:200]})"
+            f"another process of this run has failed, and its own message says why, or was waited for longer than "
+            f"--process_timeout ({text.splitlines()[0][:200]})"
         )
     return None

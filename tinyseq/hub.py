@@ -27,7 +27,7 @@ from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_b
 from transformers.utils import logging
 
 from .card import our_part
-from .checkpoint import save_whole
+from .checkpoint import OF_THE_RUN, save_whole
 from .push_tinyseq import CARD_BEGIN, CARD_END, PublicRepositoryError, private_repository
 
 logger = logging.get_logger(__name__)
@@ -209,6 +209,8 @@ class BackgroundPush:
 def files_of_a_model(folder: Path) -> list[Path]:
     """Returns the files to push: all that lie directly in the folder, but hidden ones.
 
+    Nor what a checkpoint has for the run alone: it names files and may quote texts that are nobody else's business.
+
     Raises:
         ValueError: There is no model of tinyseq's in the folder, or weights that are a pickle.
     """
@@ -217,7 +219,8 @@ def files_of_a_model(folder: Path) -> list[Path]:
     kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
     if kind != "tinyseq":
         raise ValueError(f"{folder}: holds a {kind!r} model, not one of tinyseq's; push it by its own push_to_hub")
-    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    found = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    files = [path for path in found if not OF_THE_RUN.fullmatch(path.name)]
     if not any(path.suffix == ".safetensors" for path in files):
         raise ValueError(f"{folder}: holds no weights (no .safetensors file)")
     pickles = [path.name for path in files if path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")]

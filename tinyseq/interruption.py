@@ -3,6 +3,7 @@
 
 import os
 import signal
+import time
 from types import FrameType
 from typing import Any
 
@@ -11,19 +12,24 @@ from transformers import StoppingCriteria
 
 # What schedulers, shells and launchers send; not all are there on every system
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP") if hasattr(signal, name))
+SECONDS_OF_ONE_KEY = 2  # a launcher passes a Ctrl-C on that its processes have had from the terminal
 LAUNCHER_VARIABLES = ("TORCHELASTIC_RUN_ID", "ACCELERATE_MIXED_PRECISION")  # set by torchrun, by accelerate launch
 
 
-class Stopped(Exception):
-    """A run that ends early, and in order, because it was asked to.
+class Stopped(BaseException):
+    """A run that ends early, and in order, because it was asked to. No error: what handles errors must not take it.
 
     Attributes:
         number: Of the signal.
     """
 
     def __init__(self, number: int, message: str):
-        super().__init__(message)
+        super().__init__(number, message)
         self.number = number
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def exit_code(self) -> int:
@@ -34,15 +40,17 @@ class Stopped(Exception):
 class Interruption(StoppingCriteria):
     """Notes the first signal, or that the launcher has died, until the loop asks.
 
-    A context manager: the handlers of before are put back at its end. Until `in_order` is set there is nothing to
-    finish and nothing to lose, so that a signal ends the run at once, by raising `Stopped`.
+    A context manager: the handlers of before are put back at its end. While there is nothing to finish in order, as
+    before the first update, a signal ends the run at once, by raising `Stopped` with the message `at_once`. So does
+    Ctrl-C a second time, some seconds after the first.
 
     It is also a stopping criterion: given to ``generate()``, a translation that is under way ends at its next piece.
     """
 
     def __init__(self) -> None:
         self.noted = 0  # the signal's number
-        self.in_order = False
+        self.noted_at = 0.0
+        self.at_once: str | None = "before the first update of this start; nothing is lost"
         # Workers whose launcher was killed would go on for ever, with nobody to stop them
         is_launched = any(name in os.environ for name in LAUNCHER_VARIABLES)
         self.launcher = os.getppid() if is_launched else None
@@ -64,9 +72,13 @@ class Interruption(StoppingCriteria):
 
     def note(self, number: int, frame: FrameType | None = None) -> None:
         """Handles a signal."""
-        self.noted = self.noted or number
-        if not self.in_order:
-            raise Stopped(number, "before the first update of this start; nothing is lost")
+        name = signal.Signals(number).name
+        if self.at_once is not None:
+            raise Stopped(number, f"stopped by {name} {self.at_once}")
+        if self.noted and number == signal.SIGINT and time.monotonic() > self.noted_at + SECONDS_OF_ONE_KEY:
+            raise Stopped(number, f"stopped by a second {name} at once; --resume goes on from the last checkpoint")
+        if not self.noted:
+            self.noted, self.noted_at = number, time.monotonic()
 
     def flags(self) -> list[float]:
         """Returns 1 for the signal of `SIGNALS` that has come, else 0: numbers that processes can add up."""

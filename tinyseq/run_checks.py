@@ -10,8 +10,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from .checkpoint import Checkpoints, check_space, recover
-from .corpus import is_on_hub
-from .training_data import corpora_of
+from .corpus import corpora_of, is_on_hub
 
 BESIDE_WEIGHTS = 500_000  # bytes of a model's tokenizer, code and card
 
@@ -43,6 +42,8 @@ def check_options(options: Any) -> Path:
             f"--average_checkpoints {options.average_checkpoints} needs at least 2, and as many of them to be kept; "
             f"--keep_checkpoints is {options.keep_checkpoints}"
         )
+    if options.average_checkpoints and options.ema_decay:
+        raise ValueError("--average_checkpoints and --ema_decay are two ways to the same; give one of them")
     for name in ("hub_model_id", "hub_private_repo", "hub_strategy"):
         if getattr(options, name) not in (None, False, "end") and not options.push_to_hub:
             raise ValueError(f"--{name} says where to push, and nothing is pushed without --push_to_hub")

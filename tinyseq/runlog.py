@@ -30,9 +30,12 @@ class RunLog:
         self.accelerator = accelerator
         self.facts = facts or {}
         self.lines: list[dict] = []
-        if accelerator.is_main_process:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.save(path)
+
+    def begin(self) -> None:
+        """Begins the file anew with the lines there are."""
+        if self.accelerator.is_main_process:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.save(self.path)
 
     def save(self, path: Path) -> None:
         """Writes all lines so far."""
@@ -41,8 +44,6 @@ class RunLog:
     def load(self, text: str) -> None:
         """Goes on from the lines of an earlier start; what was written after them is left out."""
         self.lines = [json.loads(line) for line in text.splitlines()]
-        if self.accelerator.is_main_process:
-            self.save(self.path)
 
     @property
     def newest(self) -> dict:
@@ -84,6 +85,7 @@ class BatchLog:
     def __init__(self, path: Path, batches: int):
         before = path.read_text(encoding="utf-8").splitlines() if path.is_file() and batches else []
         lines = [line for line in before if line.endswith("}") and json.loads(line)["batches"] <= batches]
+        path.parent.mkdir(parents=True, exist_ok=True)
         self.file = path.open("w", encoding="utf-8", buffering=1)
         self.file.writelines(f"{line}\n" for line in lines)
 

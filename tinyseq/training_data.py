@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from glob import glob
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from .batching import EncodedPairs, WholeCorpus, encode_pairs, fingerprint_of
 from .checkpoint import save_whole
 from .configuration_tinyseq import TinySeqConfig
-from .corpus import CorpusStream, is_on_hub, load_corpus, split_off, stream_corpus
+from .corpus import CorpusStream, corpora_of, is_on_hub, load_corpus, split_off, stream_corpus
 from .distributed import main_process_result
-from .streams import DatasetStream, Mixture, StreamedCorpus, read
+from .streams import DatasetStream, Mixture, StreamedCorpus, TextStream, read
 from .tokenization_tinyseq import TinySeqTokenizer
 from .translation import clean
 
-SEPARATOR = "+"
 TEXTS_FOR_TOKENIZER = 1_000_000  # pairs of a stream that a tokenizer is learned from
 PAIRS_FOR_FINGERPRINT = 1_000  # pairs of a stream that it is known by
 
@@ -47,17 +47,6 @@ class TrainingData:
     valid: Dataset
     test: Dataset | None
     reports: dict[str, Any] = field(default_factory=dict)
-
-
-def corpora_of(files: list[str]) -> list[list[str]]:
-    """Returns the files of each corpus: those between the ``+`` signs."""
-    corpora: list[list[str]] = [[]]
-    for file in files:
-        if file == SEPARATOR:
-            corpora.append([])
-        else:
-            corpora[-1].append(file)
-    return corpora
 
 
 def load_data(options: Any, show: Callable[[str], None]) -> TrainingData:
@@ -114,6 +103,13 @@ def refused(reports: dict[str, Any]) -> dict[str, dict[str, int]]:
     return {split: dict(+count) for split, count in counts.items()}
 
 
+def sizes_of(files: list[str]) -> list[int]:
+    """Returns the sizes in bytes of the local files of a stream, which is not read before it is trained on."""
+    paths = [Path(path) for file in files for path in (sorted(glob(file)) or [file])]
+    below = [path for path in paths for path in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return [path.stat().st_size for path in below if path.is_file()]
+
+
 def write_reports(path: Path, reports: dict[str, Any]) -> None:
     """Writes what was refused beside the run's other figures."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +127,8 @@ def make_tokenizer(
     def make() -> PreTrainedTokenizerBase:
         if options.tokenizer:
             return AutoTokenizer.from_pretrained(options.tokenizer)
-        if not (options.resume and (folder / "tokenizer.json").is_file()):
+        goes_on = options.resume and any((folder.parent / "checkpoints").glob("step-*"))
+        if not (goes_on and (folder / "tokenizer.json").is_file()):
             tokenizer = TinySeqTokenizer.train(
                 texts_of(train), options.vocab_size, options.tokenizer_algorithm, model_max_length=max_length
             )
@@ -148,7 +145,7 @@ def texts_of(pairs: Dataset | CorpusStream | Mixture, most: int = TEXTS_FOR_TOKE
     return (clean(text) for _, *pair in first_pairs(pairs, most) for text in pair)
 
 
-def first_pairs(stream: CorpusStream | Mixture, most: int) -> Iterator[tuple[int, str, str]]:
+def first_pairs(stream: TextStream | Mixture, most: int) -> Iterator[tuple[int, str, str]]:
     """Yields the first pairs of a stream: no more than one pass over it."""
     reader = read(stream)
     return takewhile(lambda _: reader.passes == 0, islice(reader, most))
@@ -193,7 +190,13 @@ def corpus_to_batch(
         known = {"fingerprint": pairs.fingerprint, "size": len(pairs), "longest_source": longest, "words": words}
         return WholeCorpus(pairs), known
     corpus = StreamedCorpus(train, tokenizer, config.max_position_embeddings, options.shuffle_buffer)
-    first = [(source, target) for _, source, target in first_pairs(train, PAIRS_FOR_FINGERPRINT)]
-    sample = Dataset.from_dict(dict(zip(("source", "target"), zip(*first, strict=True), strict=True)))
-    fingerprint = fingerprint_of(sample, tokenizer, config.max_position_embeddings)
+    parts = []
+    for stream in train.streams if isinstance(train, Mixture) else [train]:
+        if isinstance(stream, DatasetStream):
+            pairs_known = stream.dataset
+        else:
+            first = [(source, target) for _, source, target in first_pairs(stream, PAIRS_FOR_FINGERPRINT)]
+            pairs_known = Dataset.from_dict(dict(zip(("source", "target"), zip(*first, strict=True), strict=True)))
+        parts.append(fingerprint_of(pairs_known, tokenizer, config.max_position_embeddings))
+    fingerprint = " ".join([*parts, *map(str, sizes_of(options.train) if options.streaming else ())])
     return corpus, {"fingerprint": fingerprint, "size": None, "longest_source": None, "words": "a stream of pairs"}

@@ -29,6 +29,7 @@ from .checkpoint import (
     restore_state,
     save_tensors,
     save_whole,
+    unwrap,
 )
 from .distributed import main_process_result
 from .hub import write_facts, write_training_json
@@ -42,7 +43,7 @@ MAY_CHANGE = {
     "output_dir", "overwrite", "resume", "loader_workers", "process_timeout", "log_steps", "log_batches", "report_to",
     "save_steps", "keep_checkpoints", "keep_best_checkpoints", "push_to_hub", "hub_model_id", "hub_private_repo",
     "hub_strategy", "card_examples", "test", "num_beams", "length_penalty", "gradient_accumulation_steps",
-    "average_checkpoints", "patience", "time_budget",
+    "average_checkpoints", "patience", "time_budget", "on_bad_row", "max_bad_updates", "train", "valid", "tokenizer",
 }  # fmt: skip
 
 
@@ -138,7 +139,7 @@ class TrainingState:
         """
         if self.average is not None:
             return self.average.module
-        model = self.accelerator.unwrap_model(self.model)
+        model: Any = unwrap(self.model)
         if self.accelerator.distributed_type != DistributedType.FSDP:
             return model
         weights = get_model_state_dict(self.model, options=StateDictOptions(full_state_dict=True))
@@ -146,7 +147,7 @@ class TrainingState:
 
     def model_with(self, weights: Mapping[str, Any]) -> PreTrainedModel:
         """Returns another model of the same make that has these weights."""
-        model = self.accelerator.unwrap_model(self.model)
+        model: Any = unwrap(self.model)
         other = type(model)(copy.deepcopy(model.config)).to(self.accelerator.device)
         other.generation_config = copy.deepcopy(model.generation_config)
         other.load_state_dict(weights, strict=False)  # what is tied is not in a file twice
@@ -155,6 +156,7 @@ class TrainingState:
     def save(self, checkpoints: Checkpoints, score: float | None = None) -> Path:
         """Writes a checkpoint, by the first process; the others wait. Returns its folder."""
         weights, optimizer_state = gather_state(self.model, self.optimizer)
+        model: Any = unwrap(self.model)
         scaler = self.accelerator.scaler
         state = {
             "progress": asdict(self.progress),
@@ -163,7 +165,7 @@ class TrainingState:
         }
 
         def write(aside: Path) -> None:
-            self.accelerator.unwrap_model(self.model).save_pretrained(aside, state_dict=weights)
+            model.save_pretrained(aside, state_dict=weights)
             self.tokenizer.save_pretrained(aside)
             save_tensors(aside / "optimizer", optimizer_state)
             if self.average is not None:
@@ -223,12 +225,15 @@ class TrainingState:
         main_process_result(self.accelerator, lambda: save_whole(folder, write))
 
 
-def bad_numbers(accelerator: Accelerator, rows: list[list[int]], progress: Progress, checkpoints: Checkpoints) -> str:
+def bad_numbers(
+    accelerator: Accelerator, rows: list[list[int]], train: Any, progress: Progress, checkpoints: Checkpoints
+) -> str:
     """Returns why a run ends that has had nothing but bad numbers for some updates.
 
     Args:
         accelerator: Of the run.
         rows: The training pairs of each batch of this process in the last update.
+        train: The training pairs, of which the first are shown if they are in memory.
         progress: The run's.
         checkpoints: The run's.
     """
@@ -236,10 +241,13 @@ def bad_numbers(accelerator: Accelerator, rows: list[list[int]], progress: Progr
     shown = ", ".join(map(str, pairs[:20])) + ", ..." * (len(pairs) > 20)
     steps = checkpoints.steps()
     where = f"the last whole checkpoint is {checkpoints.path(steps[-1])}" if steps else "there is no checkpoint yet"
+    texts = ""
+    if isinstance(train, Dataset):
+        texts = ", the first being " + ", ".join(repr(train[pair]["source"][:60]) for pair in pairs[:3])
     return (
         f"{progress.skipped_in_a_row} updates in a row had a NaN or infinite loss or gradient, after update "
-        f"{progress.step:,}; the last one was made of the training pairs {shown} (counted from 0); {where}. Lower "
-        f"--learning_rate, or look at these pairs"
+        f"{progress.step:,}; the last one was made of the pairs {shown} (rows of the training pairs, from 0){texts}; "
+        f"{where}. Look at these pairs, or train anew with a lower --learning_rate"
     )
 
 

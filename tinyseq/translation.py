@@ -10,6 +10,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -264,6 +265,17 @@ class Translator:
         """Returns the value that `generate` takes: the call's own, its `generation_config`'s, or the model's."""
         given = (options.get(name), getattr(options.get("generation_config"), name, None))
         return next((value for value in given if value is not None), getattr(self.model.generation_config, name))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Leaves out what translating warns of, where that is counted and told in another way."""
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def clean(text: str) -> str:
