@@ -37,7 +37,7 @@ from transformers.utils import logging as transformers_logging
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration
 from tinyseq.batching import Batch, BatchStream, fingerprint_of
 from tinyseq.card import facts_of_run
-from tinyseq.checkpoint import Checkpoints, average, load_weights
+from tinyseq.checkpoint import Checkpoints, average
 from tinyseq.distributed import (
     check_distribution,
     check_launcher,
@@ -59,6 +59,7 @@ from tinyseq.quality import Report
 from tinyseq.run_checks import check_first_machine, check_options, find_earlier
 from tinyseq.runlog import BatchLog, RunLog, write_options, write_test
 from tinyseq.runtime import keep_freed_memory, machine, versions
+from tinyseq.state_files import load_weights
 from tinyseq.training_data import (
     corpus_to_batch,
     encode,
@@ -75,6 +76,7 @@ EVALUATIONS = 5  # in a run, where --eval_steps does not say otherwise
 # Options that processes may have otherwise: where each machine has its files
 OF_EACH_MACHINE = {"output_dir", "train", "valid", "test", "tokenizer", "loader_workers"}
 FIRST_PLAN = 20  # updates after which a time budget is turned into a number of updates
+PLANS = 20  # how often that is done anew in a run, as its speed changes
 
 
 def option(help_text: str, default=None):
@@ -372,7 +374,8 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
         except ValueError as error:  # a bad row of a stream; alone, a process can still save what was learned
             if processes == 1:
                 state.save(checkpoints)
-            raise ValueError(str(error).rpartition("Error: ")[2].strip()) from error  # a worker sends its whole traceback
+            text = str(error)  # from a loader's worker it comes with that one's traceback
+            raise ValueError(text.rpartition("Error: ")[2].strip() if "DataLoader worker" in text else text) from error
         tokens = sum(int(batch.tensors["labels"].ne(-100).sum()) for batch in group)
         tokens = max(int(sum_over_processes(accelerator, [tokens])[0]), 1)
         rate = learning_rate(progress.step, progress.steps, options)
@@ -424,7 +427,10 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
                 raise ValueError(bad_numbers(accelerator, rows, data.train, progress, checkpoints))
         progress.window_seconds += time.perf_counter() - update_start
 
-        if is_good and progress.step == FIRST_PLAN:
+        is_planned = (
+            progress.step == FIRST_PLAN or progress.step % max((progress.steps or 0) // PLANS, FIRST_PLAN) == 0
+        )
+        if options.time_budget and is_planned and is_good and not progress.evaluation_is_due:
             plan_steps(accelerator, progress, options)
             plan_evaluation(progress, options)
         if is_over:

@@ -24,21 +24,8 @@ from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, checkpoint, cli
-from tinyseq.checkpoint import (
-    CheckpointError,
-    Checkpoints,
-    average,
-    average_checkpoints,
-    check_space,
-    gather_state,
-    load_tensors,
-    load_weights,
-    recover,
-    restore_state,
-    save_tensors,
-    save_whole,
-    verify,
-)
+from tinyseq.checkpoint import Checkpoints, average, average_checkpoints, check_space, recover, save_whole, verify
+from tinyseq.state_files import CheckpointError, gather_state, load_tensors, load_weights, restore_state, save_tensors
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
@@ -959,7 +946,8 @@ TWO_PROCESSES = """
     from accelerate import Accelerator
     from torch.distributed.fsdp import fully_shard
     from test_checkpoint import adamw, assert_same, small_model, train
-    from tinyseq.checkpoint import Checkpoints, gather_state, load_tensors, load_weights, restore_state, save_tensors
+    from tinyseq.checkpoint import Checkpoints
+    from tinyseq.state_files import (gather_state, load_tensors, load_weights, restore_state, save_tensors)
 
     kind, folder = sys.argv[1], Path(sys.argv[2])
     if kind == "ddp":

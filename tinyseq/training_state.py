@@ -20,21 +20,12 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .card import examples_of
-from .checkpoint import (
-    CheckpointError,
-    Checkpoints,
-    gather_state,
-    load_tensors,
-    load_weights,
-    restore_state,
-    save_tensors,
-    save_whole,
-    unwrap,
-)
+from .checkpoint import Checkpoints, save_whole
 from .distributed import main_process_result
 from .hub import write_facts, write_training_json
 from .optimization import MovingAverage
 from .runlog import RunLog
+from .state_files import CheckpointError, gather_state, load_tensors, load_weights, restore_state, save_tensors, unwrap
 from .translation import Translator
 
 STATE = "state.json"
