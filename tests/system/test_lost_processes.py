@@ -13,7 +13,7 @@ import pytest
 from training_runs import TINY, TORCHRUN, TRAIN, Run, has_reached, log_of, write_pairs
 
 MINUTE = 60
-LOST = "another process of this run has failed or hangs"
+LOST = "another process of this run has failed"
 
 
 @pytest.fixture(scope="module")
