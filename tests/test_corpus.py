@@ -127,7 +127,9 @@ def test_a_gzip_file_that_was_cut_short_is_named(put):
         list(read_lines(put("cut.gz", gzip.compress(bytes(range(33, 127)) * 9)[:-12])))
 
 
-@pytest.mark.parametrize("content", ["one\r\nzwö\n".encode(), gzip.compress("one\r\nzwö\n".encode())])
+@pytest.mark.parametrize(  # with names, as gzip writes the time, and pytest would make a name of it
+    "content", ["one\r\nzwö\n".encode(), gzip.compress("one\r\nzwö\n".encode())], ids=["plain", "gzip"]
+)
 def test_a_dash_reads_standard_input(content, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
     assert list(read_lines("-")) == ["one", "zwö"]
