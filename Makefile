@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist worksteal
 DEMO_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -47,8 +47,8 @@ test-reliability: $(INSTALLED) ## hurt runs in every way: kills, signals, lost p
 test-hf: $(INSTALLED) ## run Transformers' own common tests, of the installed version, with TinySeq models
 	$(BIN)/python -m pytest tests/hf -m "" $(PYTEST_ARGS)
 
-test-oldest: $(OLDEST)/.installed ## run the fast tests with the oldest versions that tinyseq claims to work with
-	$(OLDEST)/bin/python -m pytest $(PYTEST_ARGS)
+test-oldest: $(OLDEST)/.installed ## run the fast tests, but tests/system, with the oldest versions tinyseq claims to work with
+	$(OLDEST)/bin/python -m pytest --ignore tests/system $(PYTEST_ARGS)
 
 # torchao beside the environment, not in it: once installed, it writes on standard error wherever a model is loaded
 test-quantization: $(INSTALLED) ## run the tests of 8-bit weights, with torchao
