@@ -456,8 +456,7 @@ def train(options: RunOptions, architecture, interruption: Interruption) -> None
         state.save_model(run_folder / "last", state.whole_model())
         show(f"trained {progress.step:,} updates in {progress.training_seconds:.0f} s; best model: {best_folder}")
     if options.average_checkpoints and not stop:
-        newest = [checkpoints.path(step) for step in checkpoints.steps()[-options.average_checkpoints :]]
-        weights = main_process_result(accelerator, lambda: average(newest))
+        weights = main_process_result(accelerator, lambda: average(checkpoints.newest(options.average_checkpoints)))
         translator = Translator(state.model_with(weights), tokenizer)
         figures = evaluate(accelerator, translator, valid, data.valid, options, interruption)
         if figures is not None and (progress.best is None or metric(figures, options) > progress.best):
