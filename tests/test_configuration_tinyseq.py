@@ -44,6 +44,7 @@ OTHER_VALUES = {
     "max_position_embeddings": 32,
     "rope_theta": 500.0,
     "scale_embedding": False,
+    "kept_heads": {"encoder": [[0, 2], [0, 1, 2], [1], [2], [0, 1]], "decoder": [[0, 5], [3]], "cross": [[1, 4], [0]]},
     "tie_word_embeddings": False,
     "initializer_range": 0.02,
     "use_cache": False,
@@ -244,3 +245,20 @@ def test_the_special_tokens_and_use_cache_can_still_be_changed_after_constructio
     config.pad_token_id, config.eos_token_id, config.use_cache = 4, 5, False
     assert (config.pad_token_id, config.eos_token_id, config.use_cache) == (4, 5, False)
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"decoder": None}, r"kept_heads has 'encoder', 'cross'; it needs encoder, decoder, cross"),
+        ({"encoder": [[0], [1]]}, r"kept_heads\['encoder'\] has 2 lists; it needs one for each of the 3 layers"),
+        ({"cross": [[0], []]}, r"kept_heads\['cross'\]\[1\]=\[\] must be one or more of the heads 0 to 1"),
+        ({"encoder": [[0], [1], [4]]}, r"kept_heads\['encoder'\]\[2\]=\[4\] must be one or more of the heads 0 to 3"),
+        ({"decoder": [[1, 0], [0]]}, r"kept_heads\['decoder'\]\[0\]=\[1, 0\] .* rising"),
+        ({"decoder": [[1, 1], [0]]}, r"kept_heads\['decoder'\]\[0\]=\[1, 1\] .* each once"),
+    ],
+)
+def test_kept_heads_that_name_no_head_are_refused(changes, message):
+    every = {"encoder": [[0], [1], [2]], "decoder": [[0], [1]], "cross": [[1], [0]], **changes}
+    with pytest.raises(ValueError, match=message):
+        small_config(kept_heads={name: layers for name, layers in every.items() if layers is not None})

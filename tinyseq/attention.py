@@ -1,27 +1,56 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
-"""The attention of a translation: every head's weights, from one forward pass over the finished translation."""
+"""The attention of a translation: every head's weights, from one forward pass over the finished translation.
 
-from dataclasses import dataclass
+So with beam search too they are those of the translation that was returned, and not of the beams that were open while
+it was found.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
-from .translation import clean
+from .configuration_tinyseq import ATTENTIONS
+from .translation import clean, is_blank
+
+SPACES = ("▁", "Ġ")  # how a piece says that a space stands before it: SentencePiece and this package, byte-level BPE
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+# Scripts that write no spaces between words: a piece is the nearest to a word that there is
+UNSPACED = (
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
+)
+LETTERS = rf"(?:(?!{UNSPACED})\w)+"
+WORD = re.compile(rf"(?P<unspaced>{UNSPACED})|{LETTERS}(?:['’](?!s\b){LETTERS})*|['’]s\b|\S")
 
 
 @dataclass
 class AttentionMaps:
-    """All attention weights of one sentence and its translation. Rows sum to 1.
+    """All attention weights of one sentence and one translation of it.
+
+    A row says where one position looks, and sums to 1. A head that was removed (`TinySeqConfig.kept_heads`) keeps its
+    place, so that heads have their numbers: its weights are 0.
 
     Attributes:
+        source: The sentence.
+        translation: The translation.
+        score: Mean log-probability of a piece of the translation, `</s>` included; natural logarithm.
         source_pieces: What the columns of `encoder` and `cross` stand for, `</s>` included.
         target_pieces: What each row of `decoder` and `cross` predicts, `</s>` included.
-        decoder_pieces: What each row of `decoder` and `cross` has just read: BEGIN, then the target's pieces.
+        decoder_pieces: What each row of `decoder` and `cross` has just read, and what the columns of `decoder` stand
+            for: BEGIN, then the target's pieces but the last.
         encoder: (encoder_layers, heads, source_len, source_len)
         decoder: (decoder_layers, heads, target_len, target_len)
         cross: (decoder_layers, heads, target_len, source_len)
     """
 
+    source: str
+    translation: str
+    score: float
     source_pieces: list[str]
     target_pieces: list[str]
     decoder_pieces: list[str]
@@ -29,12 +58,59 @@ class AttentionMaps:
     decoder: np.ndarray
     cross: np.ndarray
 
+    def of_words(self) -> "AttentionMaps":
+        """Returns the same maps with the pieces of a word as one (Clark et al. 2019, arXiv:1906.04341, section 4.1).
 
-def maps(model, tokenizer, source: str, target: str | None = None, **generate_options) -> AttentionMaps:
+        What goes to a word is the sum of what goes to its pieces; what comes from it is the mean over its pieces. So
+        rows still sum to 1. In `decoder` a word of several pieces may look at itself: its later pieces have read the
+        earlier ones.
+        """
+        source, target = word_groups(self.source_pieces), word_groups(self.target_pieces)
+        # One BEGIN and the target's pieces but the last; a last word of several pieces was read in part
+        begun = [[0], *([i + 1 for i in group if i + 1 < len(self.decoder_pieces)] for group in target)]
+        read = [group for group in begun if group]
+        return replace(
+            self,
+            source_pieces=[word_text(self.source_pieces, group) for group in source],
+            target_pieces=[word_text(self.target_pieces, group) for group in target],
+            decoder_pieces=[word_text(self.decoder_pieces, group) for group in read],
+            encoder=merge(self.encoder, source, source),
+            decoder=merge(self.decoder, target, read),
+            cross=merge(self.cross, target, source),
+        )
+
+    def to_bertviz(self, attention: str | None = None) -> dict[str, Any]:
+        """Returns the arguments of BertViz's `head_view` and `model_view`.
+
+            >>> bertviz.head_view(**attention.maps(model, tokenizer, "Two dogs play.").to_bertviz("cross"))
+
+        Args:
+            attention: "encoder", "decoder" or "cross"; `None`: all three, to choose from in the view.
+
+        Raises:
+            ValueError: All three are asked for, and encoder and decoder differ in layers or heads: BertViz would leave
+                out what one has more, or fail.
+        """
+        if attention not in (None, *ATTENTIONS):
+            raise ValueError(f"attention={attention!r} must be one of {', '.join(ATTENTIONS)}, or None for all three")
+        if attention is None and self.encoder.shape[:2] != self.decoder.shape[:2]:
+            raise ValueError(
+                f"BertViz shows the three attentions together only if they have as many layers and heads, and the "
+                f"encoder has {self.encoder.shape[:2]} and the decoder {self.decoder.shape[:2]}; choose one of "
+                f"{', '.join(map(repr, ATTENTIONS))}"
+            )
+        arguments: dict[str, Any] = {}
+        for name in ATTENTIONS if attention is None else (attention,):
+            arguments[f"{name}_attention"] = [torch.from_numpy(layer)[None] for layer in getattr(self, name)]
+            if name != "decoder":
+                arguments["encoder_tokens"] = self.source_pieces
+            if name != "encoder":
+                arguments["decoder_tokens"] = self.decoder_pieces
+        return arguments
+
+
+def maps(model: Any, tokenizer: Any, source: str, target: str | None = None, **generate_options: Any) -> AttentionMaps:
     """Returns the attention of the translation of `source`, or of `target` if one is given.
-
-    The weights are those of one forward pass over the whole translation, so with beam search too they belong to the
-    translation that was returned.
 
     Args:
         model: An encoder-decoder of Transformers that has eager attention. It is left as it was.
@@ -42,32 +118,308 @@ def maps(model, tokenizer, source: str, target: str | None = None, **generate_op
         source: One sentence.
         target: A translation to look at, in place of the model's own.
         generate_options: For `model.generate`, if no target is given.
+
+    Raises:
+        ValueError: The source, or the target, is blank or longer than the model takes.
     """
-    inputs = tokenizer(clean(source), return_tensors="pt").to(model.device)
-    implementation, training = model.config._attn_implementation, model.training
+    return maps_of_batch(model, tokenizer, [source], None if target is None else [target], **generate_options)[0]
+
+
+def maps_of_nbest(model: Any, tokenizer: Any, source: str, n: int, **generate_options: Any) -> list[AttentionMaps]:
+    """Returns the attention of the `n` best translations of `source` that a beam search finds, the best first.
+
+    Args:
+        model: As in `maps`.
+        tokenizer: Its tokenizer.
+        source: One sentence.
+        n: How many. The search has as many beams at least.
+        generate_options: For `model.generate`.
+
+    Raises:
+        ValueError: As in `maps`; or `n` is below 1, or more than the beams that were asked for.
+    """
+    beams = generate_options.get("num_beams")
+    if n < 1 or (beams is not None and n > beams):
+        raise ValueError(f"n={n} must be 1 or more, and at most num_beams={beams}, the translations that are kept")
+    generate_options["num_beams"] = beams or max(n, model.generation_config.num_beams or 1)
+    with looking(model):
+        ids = encode(model, tokenizer, [source], "source")
+        targets = translate(model, ids, num_return_sequences=n, **generate_options)
+        return look(model, tokenizer, [source] * n, ids * n, targets)
+
+
+def maps_of_batch(
+    model: Any,
+    tokenizer: Any,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    **generate_options: Any,
+) -> list[AttentionMaps]:
+    """Returns the maps of each of several sentences, all of which the model takes at once.
+
+    Args:
+        model: As in `maps`.
+        tokenizer: Its tokenizer.
+        sources: The sentences.
+        targets: As many translations to look at, in place of the model's own.
+        generate_options: For `model.generate`, if there are no targets.
+
+    Raises:
+        ValueError: As in `maps`, naming the sentence by its index; or there are more sources than targets, or less.
+    """
+    if isinstance(sources, str) or isinstance(targets, str):
+        raise TypeError("sources and targets must be lists of texts; for one sentence there is maps()")
+    if targets is not None and len(targets) != len(sources):
+        raise ValueError(f"there are {len(sources)} sources and {len(targets)} targets; each source needs its own")
+    if not sources:
+        return []
+    with looking(model):
+        ids = encode(model, tokenizer, sources, "source")
+        if targets is None:
+            target_ids = translate(model, ids, **generate_options)
+        else:
+            target_ids = encode(model, tokenizer, targets, "target")
+        return look(model, tokenizer, sources, ids, target_ids)
+
+
+def columns(
+    model: Any,
+    tokenizer: Any,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    **generate_options: Any,
+) -> dict[str, list]:
+    """Returns `maps_of_batch` as the columns of a data set, named as the attributes of `AttentionMaps`.
+
+    >>> dataset.map(lambda batch: attention.columns(model, tokenizer, batch["en"]), batched=True, batch_size=32)
+
+    Read with `.with_format("numpy")`, each map is an array again.
+    """
+    found = maps_of_batch(model, tokenizer, sources, targets, **generate_options)
+    return {name: [getattr(one, name) for one in found] for name in [field.name for field in fields(AttentionMaps)]}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From a sentence to its maps
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def looking(model: Any) -> Iterator[None]:
+    """The model in eval mode and without gradients; then as it was."""
+    training = model.training
     model.eval()
     try:
         with torch.inference_mode():
-            if target is None:
-                begun = model.generate(**inputs, **generate_options)[:1]
-                labels = begun[:, 1:]
-            else:
-                labels = tokenizer(text_target=clean(target), return_tensors="pt")["input_ids"].to(model.device)
-                begun = torch.cat([labels.new_full((1, 1), model.config.decoder_start_token_id), labels], dim=1)
-            model.set_attn_implementation("eager")
-            output = model(**inputs, decoder_input_ids=begun[:, :-1], output_attentions=True, use_cache=False)
+            yield
     finally:
-        model.set_attn_implementation(implementation)
         model.train(training)
 
-    def stacked(layers) -> np.ndarray:
-        return torch.cat(list(layers)).float().cpu().numpy()
 
-    return AttentionMaps(
-        source_pieces=tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()),
-        target_pieces=tokenizer.convert_ids_to_tokens(labels[0].tolist()),
-        decoder_pieces=tokenizer.convert_ids_to_tokens(begun[0, :-1].tolist()),
-        encoder=stacked(output.encoder_attentions),
-        decoder=stacked(output.decoder_attentions),
-        cross=stacked(output.cross_attentions),
+@contextmanager
+def eager(model: Any) -> Iterator[None]:
+    """The model with the attention that gives its weights; then as it was."""
+    implementation = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(implementation)
+
+
+def encode(model: Any, tokenizer: Any, texts: Sequence[str], side: str) -> list[list[int]]:
+    """Returns the ids of texts of a side, "source" or "target", which the model must be able to take.
+
+    Raises:
+        ValueError: A text is blank or too long.
+    """
+    limit = min(getattr(model.config, "max_position_embeddings", None) or 10**9, tokenizer.model_max_length)
+    for index, text in enumerate(texts):
+        if is_blank(text):
+            raise ValueError(f"{side} {index} is {text!r}: there is nothing in it to look at; give a sentence")
+    cleaned = [clean(text) for text in texts]
+    arguments: dict[str, Any] = {"text": cleaned} if side == "source" else {"text_target": cleaned}
+    found = tokenizer(**arguments, truncation=False, padding=False, verbose=False)["input_ids"]
+    for index, ids in enumerate(found):
+        if len(ids) > limit:
+            raise ValueError(
+                f"{side} {index} has {len(ids)} pieces and the model takes {limit}; look at a part of it: "
+                f"{texts[index]!r}"
+            )
+    return found
+
+
+def padded(model: Any, rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
+    """Returns ids as one tensor (batch, length), with `value` behind the shorter ones."""
+    tensors = [torch.tensor(ids) for ids in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=value).to(model.device)
+
+
+def source_tensors(model: Any, rows: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
+    """Returns `input_ids` and `attention_mask`, both (batch, source_len)."""
+    mask = padded(model, [[1] * len(ids) for ids in rows], 0)
+    return {"input_ids": padded(model, rows, model.config.pad_token_id), "attention_mask": mask}
+
+
+def translate(model: Any, sources: Sequence[Sequence[int]], **generate_options: Any) -> list[list[int]]:
+    """Returns the ids of the translations, without BEGIN, with `</s>` if they came to it."""
+    options = {"num_return_sequences": 1, **generate_options}
+    output = model.generate(**source_tensors(model, sources), **options)
+    ends = model.generation_config.eos_token_id
+    ends = {ends} if isinstance(ends, int) else set(ends)
+    found = []
+    for row in getattr(output, "sequences", output)[:, 1:].tolist():  # behind BEGIN, which may be an end token too
+        end = next((i + 1 for i, piece in enumerate(row) if piece in ends), len(row))
+        found.append(row[:end])
+    return found
+
+
+def as_text(tokenizer: Any, ids: Sequence[int]) -> str:
+    """Returns the text of a translation's ids."""
+    return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def read(
+    model: Any, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]], **options: Any
+) -> tuple[Any, list[list[int]], list[float]]:
+    """Runs the model once over pairs, given as ids.
+
+    Returns:
+        Its output; what the decoder read, BEGIN and all pieces but the last; and the mean log-probability of a piece.
+    """
+    read_ids = [[model.config.decoder_start_token_id, *ids[:-1]] for ids in target_ids]
+    output = model(
+        **source_tensors(model, source_ids),
+        decoder_input_ids=padded(model, read_ids, model.config.pad_token_id),
+        use_cache=False,
+        **options,
     )
+    labels = padded(model, target_ids, -100)
+    log_probs = output.logits.float().log_softmax(-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
+    scores = log_probs.masked_fill(labels < 0, 0).sum(-1) / (labels >= 0).sum(-1)
+    return output, read_ids, scores.tolist()
+
+
+def look(
+    model: Any,
+    tokenizer: Any,
+    sources: Sequence[str],
+    source_ids: Sequence[Sequence[int]],
+    target_ids: Sequence[Sequence[int]],
+) -> list[AttentionMaps]:
+    """Returns the maps of pairs, given as ids, from one forward pass over all of them."""
+    with eager(model):
+        output, read_ids, scores = read(model, source_ids, target_ids, output_attentions=True)
+    layers = {"encoder": output.encoder_attentions, "decoder": output.decoder_attentions}
+    layers["cross"] = output.cross_attentions
+    every = {name: with_removed_heads(model.config, name, found) for name, found in layers.items()}
+    return [
+        AttentionMaps(
+            source=source,
+            translation=as_text(tokenizer, target),
+            score=score,
+            source_pieces=tokenizer.convert_ids_to_tokens(list(ids)),
+            target_pieces=tokenizer.convert_ids_to_tokens(list(target)),
+            decoder_pieces=tokenizer.convert_ids_to_tokens(begun),
+            encoder=every["encoder"][:, i, :, : len(ids), : len(ids)],
+            decoder=every["decoder"][:, i, :, : len(target), : len(target)],
+            cross=every["cross"][:, i, :, : len(target), : len(ids)],
+        )
+        for i, (source, ids, target, begun, score) in enumerate(
+            zip(sources, source_ids, target_ids, read_ids, scores, strict=True)
+        )
+    ]
+
+
+def with_removed_heads(config: Any, attention: str, layers: Sequence[torch.Tensor]) -> np.ndarray:
+    """Returns the weights of all layers as one array, (layers, batch, heads, query_len, key_len).
+
+    Args:
+        config: The model's.
+        attention: Which of its attentions.
+        layers: (batch, heads that are there, query_len, key_len) of each layer.
+    """
+    found = [weights.float().cpu().numpy() for weights in layers]
+    if getattr(config, "kept_heads", None) is None:
+        return np.stack(found)
+    batch, _, *lengths = found[0].shape
+    every = np.zeros((len(found), batch, config.heads(attention), *lengths), dtype=np.float32)
+    for layer, weights in enumerate(found):
+        every[layer][:, config.heads_kept(attention, layer)] = weights
+    return every
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From pieces to words
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def word_groups(pieces: Sequence[str]) -> list[list[int]]:
+    """Returns the indices of the pieces of each word, in order: each piece is in one word.
+
+    A word is a run of letters and digits, with the apostrophes in it (but a possessive `'s` stands alone); a mark of
+    punctuation; a special token. Where no spaces are written between words (Chinese, Japanese, Thai ...), it is a
+    piece.
+    """
+    units = piece_units(pieces)
+    text = "".join(unit_text for _, unit_text in units)
+    starts, start = [], 0
+    for _, unit_text in units:
+        starts.append(start + len(unit_text) - len(unit_text.lstrip()))
+        start += len(unit_text)
+    matches = list(WORD.finditer(text))
+    groups: list[list[int]] = []
+    last_word: object = None
+    waiting: list[int] = []  # pieces that are only a space: they belong to the word that follows
+    position = 0
+    for (indices, unit_text), first in zip(units, starts, strict=True):
+        if not unit_text.strip():
+            waiting += indices
+            continue
+        while position < len(matches) and matches[position].end() <= first:
+            position += 1
+        word: object = position
+        if is_special(pieces[indices[0]]) or matches[position]["unspaced"] is not None:
+            word = object()  # its own
+        if word == last_word and not waiting:
+            groups[-1] += indices
+        else:
+            groups.append(waiting + indices)
+            waiting = []
+        last_word = word
+    if waiting:
+        groups.append(waiting)
+    return groups
+
+
+def piece_units(pieces: Sequence[str]) -> list[tuple[list[int], str]]:
+    """Returns what pieces say: the indices of one piece, or of a run of bytes, and their text."""
+    units: list[tuple[list[int], str]] = []
+    run: list[int] = []
+    for index, piece in enumerate([*pieces, ""]):
+        if index < len(pieces) and BYTE.fullmatch(piece):
+            run.append(index)
+            continue
+        if run:
+            spelled = bytes(int(piece[3:5], 16) for piece in (pieces[i] for i in run))
+            units.append((run, spelled.decode(errors="replace")))
+            run = []
+        if index < len(pieces):
+            units.append(([index], piece if is_special(piece) else re.sub("|".join(SPACES), " ", piece)))
+    return units
+
+
+def is_special(piece: str) -> bool:
+    """Whether a piece is a token such as `</s>`; TinySeq's and Marian's pieces have no "<" beside others."""
+    return len(piece) > 2 and piece[0] == "<" and piece[-1] == ">"
+
+
+def word_text(pieces: Sequence[str], group: Sequence[int]) -> str:
+    """Returns what the pieces of one word say."""
+    return "".join(text for _, text in piece_units([pieces[i] for i in group])).strip() or "▁"
+
+
+def merge(weights: np.ndarray, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns (..., words, words) of (..., pieces, pieces): the sum over a word's columns, the mean over its rows."""
+    summed = np.stack([weights[..., group].sum(-1) for group in columns], axis=-1)
+    return np.stack([summed[..., group, :].mean(-2) for group in rows], axis=-2)

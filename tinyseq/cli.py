@@ -1,5 +1,5 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
-"""The command line: `tinyseq translate | evaluate | average | card | push`.
+"""The command line: `tinyseq translate | evaluate | attend | heads | prune | corpus | average | card | push`.
 
 Standard output carries the result and nothing else, as UTF-8 whatever the locale; progress, warnings and errors go to
 standard error. What the user can put right is one line and exit code 2, never a traceback.
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tinyseq: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         print(f"tinyseq: error: {one_line(error)}", file=sys.stderr)
         return EXIT_ERROR
 
@@ -83,7 +83,8 @@ def make_parser() -> argparse.ArgumentParser:
     """Returns the parser; each command leaves its function in `run`."""
     parser = argparse.ArgumentParser(
         prog="tinyseq",
-        description="Translate with small encoder-decoder models, and score them. `train.py` trains them.",
+        description="Translate with small encoder-decoder models, score them, and look inside them. `train.py` trains "
+        "them.",
         epilog="`tinyseq COMMAND --help` shows the options of a command, with examples.",
         allow_abbrev=False,
     )
@@ -123,6 +124,10 @@ def make_parser() -> argparse.ArgumentParser:
     )
     evaluate.add_argument("--json", action="store_true", help="print the scores as JSON")
     evaluate.set_defaults(run=run_evaluate)
+
+    from .cli_attention import add_attention_commands  # which stands on what is here
+
+    add_attention_commands(commands)
 
     average = commands.add_parser(
         "average",

@@ -21,6 +21,7 @@ from .push_tinyseq import PushToHub
 logger = logging.get_logger(__name__)
 
 POSITIONS = ("sinusoidal", "learned", "rotary")
+ATTENTIONS = ("encoder", "decoder", "cross")  # the encoder's and the decoder's self-attention, the cross-attention
 # What says how to decode: it has its place in the generation config
 GENERATION_NAMES = set(GenerationConfig().to_dict()) - set(PreTrainedConfig().to_dict())
 
@@ -60,6 +61,8 @@ class TinySeqConfig(PushToHub, PreTrainedConfig):
         max_position_embeddings: Longest source or target, in pieces. A longer one is refused.
         rope_theta: Base of the rotary frequencies.
         scale_embedding: Multiply embeddings by ``sqrt(d_model)`` (Vaswani et al. 2017, section 3.4).
+        kept_heads: Which heads are there, where some were removed: for each of the attentions "encoder", "decoder" and
+            "cross" a list for each layer, with the numbers of its heads, from 0 and rising. `None`: all are there.
         tie_word_embeddings: Encoder embedding, decoder embedding and output projection are one matrix.
         initializer_range: Standard deviation of the embeddings at the start. ``None``: ``d_model ** -0.5``, which
             ``scale_embedding`` brings to 1. Linear layers start Xavier-uniform, which needs no number.
@@ -102,6 +105,7 @@ class TinySeqConfig(PushToHub, PreTrainedConfig):
     max_position_embeddings: int = 512
     rope_theta: float | int = 10000.0
     scale_embedding: bool = True
+    kept_heads: dict[str, list[list[int]]] | None = None
     tie_word_embeddings: bool = True
     initializer_range: float | int | None = None
     use_cache: bool = True
@@ -191,6 +195,38 @@ class TinySeqConfig(PushToHub, PreTrainedConfig):
                 f"activation_function={self.activation_function!r} is not known; "
                 f"choose one of {', '.join(sorted(ACT2FN))}"
             )
+        if self.kept_heads is not None:
+            self.check_kept_heads(self.kept_heads)
+
+    def check_kept_heads(self, kept_heads: dict[str, list[list[int]]]):
+        """Refuses what names no head of this architecture.
+
+        Raises:
+            ValueError: Names the attention and the layer, what was got and what is allowed.
+        """
+        if set(kept_heads) != set(ATTENTIONS):
+            raise ValueError(f"kept_heads has {', '.join(map(repr, kept_heads))}; it needs {', '.join(ATTENTIONS)}")
+        for attention in ATTENTIONS:
+            layers = self.encoder_layers if attention == "encoder" else self.decoder_layers
+            if len(kept_heads[attention]) != layers:
+                raise ValueError(
+                    f"kept_heads[{attention!r}] has {len(kept_heads[attention])} lists; it needs one for each of the "
+                    f"{layers} layers"
+                )
+            for layer, heads in enumerate(kept_heads[attention]):
+                if not heads or heads != sorted(set(heads) & set(range(self.heads(attention)))):
+                    raise ValueError(
+                        f"kept_heads[{attention!r}][{layer}]={heads} must be one or more of the heads 0 to "
+                        f"{self.heads(attention) - 1}, each once and rising"
+                    )
+
+    def heads(self, attention: str) -> int:
+        """Returns the number of heads of each layer, the removed ones too; of "encoder", "decoder" or "cross"."""
+        return self.encoder_attention_heads if attention == "encoder" else self.decoder_attention_heads
+
+    def heads_kept(self, attention: str, layer: int) -> list[int]:
+        """Returns the numbers of the heads that are there in a layer of "encoder", "decoder" or "cross"."""
+        return list(range(self.heads(attention))) if self.kept_heads is None else self.kept_heads[attention][layer]
 
 
 def option_names() -> list[str]:

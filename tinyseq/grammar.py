@@ -1565,6 +1565,38 @@ def referent_is_right(pair: Pair, hypothesis: str) -> bool:
     return pair.referent in found and _other_gender(pair.referent) not in found
 
 
+def referent_words(pair: Pair) -> tuple[int, int, int]:
+    """Which words of the source are the pronoun, the noun that it stands for, and the other that it could stand for.
+
+    The two nouns are an animal and a thing, of unequal gender in Spanish; the adjective tells which is meant.
+
+    Returns:
+        Indices into `words(pair.source)`.
+
+    Raises:
+        ValueError: If the pair has no referent.
+    """
+    if pair.referent is None:
+        raise ValueError(f"pair {pair.source!r} has no referent; give a pair whose phenomena include 'referent'")
+    source = [word.lower() for word in words(pair.source)]
+    link = next(i for i, word in enumerate(source) if word in ("because", "although") and source[i + 1] in _PRONOUNS)
+    animal = max(i for i, word in enumerate(source[:link]) if word in _forms("animal"))
+    thing = next(i for i, word in enumerate(source[:link]) if i > animal and word in _forms(""))
+    gender = "f" if pair.referent.rstrip("s").endswith("a") else "m"
+    is_animal = _forms("animal")[source[animal]] == gender
+    return link + 1, *((animal, thing) if is_animal else (thing, animal))
+
+
+_PRONOUNS = ("it", "they")
+
+
+@cache
+def _forms(kinds: str) -> dict[str, str]:
+    """The gender of each English form of the nouns of some kinds; "" for all."""
+    nouns = _nouns(kinds) if kinds else NOUNS
+    return {noun.forms(plural)[0]: noun.gender for noun in nouns for plural in (False, True)}
+
+
 def _other_gender(form: str) -> str:
     """cansado, cansada; anchas, anchos."""
     stem, plural = (form[:-1], "s") if form.endswith("s") else (form, "")

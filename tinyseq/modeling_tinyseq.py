@@ -310,24 +310,30 @@ class TinySeqAttention(nn.Module):
 
     Queries, keys and values come from three linear layers. They are split into heads logically: one projection of
     width d_model, seen as (heads, head_dim). Each head attends on its own; the results are laid side by side again and
-    go through an output projection.
+    go through an output projection. Where heads were removed, their part of the width is not there.
+
+    Args:
+        config: Of the model.
+        attention: Which of a model's three it is: "encoder", "decoder" or "cross".
+        layer_idx: Number of its layer.
     """
 
-    def __init__(self, config: TinySeqConfig, heads: int, layer_idx: int, is_causal: bool = False):
+    def __init__(self, config: TinySeqConfig, attention: str, layer_idx: int):
         super().__init__()
         self.config = config
         self.layer_idx = layer_idx
-        self.is_causal = is_causal
-        self.head_dim = config.d_model // heads
+        self.is_causal = attention == "decoder"
+        self.head_dim = config.d_model // config.heads(attention)
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
-        self.q_proj = nn.Linear(config.d_model, config.d_model)
-        self.k_proj = nn.Linear(config.d_model, config.d_model)
-        self.v_proj = nn.Linear(config.d_model, config.d_model)
-        self.out_proj = nn.Linear(config.d_model, config.d_model)
+        width = self.head_dim * len(config.heads_kept(attention, layer_idx))  # d_model, if no head was removed
+        self.q_proj = nn.Linear(config.d_model, width)
+        self.k_proj = nn.Linear(config.d_model, width)
+        self.v_proj = nn.Linear(config.d_model, width)
+        self.out_proj = nn.Linear(width, config.d_model)
 
     def split_heads(self, states: torch.Tensor) -> torch.Tensor:
-        """(batch, length, d_model) -> (batch, heads, length, head_dim)"""
+        """(batch, length, heads * head_dim) -> (batch, heads, length, head_dim)"""
         return states.view(*states.shape[:-1], -1, self.head_dim).transpose(1, 2)
 
     def forward(
@@ -385,7 +391,7 @@ class TinySeqAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             **kwargs,
         )
-        # (batch, query_len, heads, head_dim) -> (batch, query_len, d_model), or this process's share of both
+        # (batch, query_len, heads, head_dim) -> (batch, query_len, heads * head_dim), d_model as a rule
         return self.out_proj(output.reshape(*hidden_states.shape[:-1], -1)), weights
 
 
@@ -424,7 +430,7 @@ class TinySeqEncoderLayer(TinySeqLayer):
 
     def __init__(self, config: TinySeqConfig, layer_idx: int):
         super().__init__(config, config.encoder_ffn_dim)
-        self.self_attn = TinySeqAttention(config, config.encoder_attention_heads, layer_idx)
+        self.self_attn = TinySeqAttention(config, "encoder", layer_idx)
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def forward(
@@ -448,9 +454,9 @@ class TinySeqDecoderLayer(TinySeqLayer):
 
     def __init__(self, config: TinySeqConfig, layer_idx: int):
         super().__init__(config, config.decoder_ffn_dim)
-        self.self_attn = TinySeqAttention(config, config.decoder_attention_heads, layer_idx, is_causal=True)
+        self.self_attn = TinySeqAttention(config, "decoder", layer_idx)
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
-        self.encoder_attn = TinySeqAttention(config, config.decoder_attention_heads, layer_idx)
+        self.encoder_attn = TinySeqAttention(config, "cross", layer_idx)
         self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def forward(

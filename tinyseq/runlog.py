@@ -2,6 +2,7 @@
 """What a training run writes about itself: its options, its figures, its curve."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,10 @@ class RunLog:
 
     def draw(self) -> None:
         """Draws curve.png, if Matplotlib is there."""
-        try:
-            from .visualization import draw_curve
-        except ImportError:
-            return
-        draw_curve(self.lines, self.path.with_name("curve.png"))
+        from .visualization import draw_curve
+
+        with suppress(ImportError):
+            draw_curve(self.lines, self.path.with_name("curve.png"))
 
 
 def write_test(folder: Path, hypotheses: list[str], figures: dict[str, Any]) -> None:

@@ -1,0 +1,312 @@
+# Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
+"""The commands that look inside a model: `tinyseq attend | heads | prune`."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import cli
+from .configuration_tinyseq import ATTENTIONS
+
+ATTEND_EXAMPLES = """\
+examples:
+  tinyseq attend runs/en-de/best "Two dogs play."
+  tinyseq attend runs/en-de/best "Two dogs play." --html dogs.html --corpus test.en test.de
+  tinyseq attend runs/en-de/best "Two dogs play." --attention encoder --layer 0 --head 1 --png dogs.png
+  tinyseq attend runs/en-de/best "Two dogs play." --num_beams 5 --nbest 3 --html dogs.html
+  tinyseq attend runs/en-de/best "Two dogs play." --translation "Zwei Hunde spielen."
+"""
+HEADS_EXAMPLES = """\
+examples:
+  tinyseq heads runs/en-de/best --corpus test.en test.de
+  tinyseq heads demo_output/run/best --corpus grammar --split test --json
+A head has the role to which more than half of its attention goes, on average over all words. Entropy is in bits: 0 for
+a head that looks at one word, 3 for one that looks at eight alike. Importance: by how much the loss of a piece changes
+without the head, in nats, to first order.
+"""
+PRUNE_EXAMPLES = """\
+examples:
+  tinyseq prune runs/en-de/best --corpus valid.en valid.de --test test.en test.de --output runs/en-de/pruned
+  tinyseq prune demo_output/run/best --corpus grammar --share 0.25 --output pruned
+  tinyseq prune runs/en-de/best --heads encoder.0.2 cross.1.0 --corpus valid.en valid.de --output pruned
+"""
+
+
+class Measured(NamedTuple):
+    """Pairs that a model takes, to measure it on."""
+
+    sources: list[str]
+    targets: list[str]
+    links: list[Any] | None  # which words are translations of each other, if that is known
+    name: str
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Options
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def add_attention_commands(commands: Any) -> None:
+    """Adds the commands of this file."""
+    attend = cli.add_command(
+        commands,
+        "attend",
+        "Show where a model looks while it translates a sentence.",
+        "The attention is that of the translation that is returned, beams or not, by words: the columns of a word's "
+        "pieces are added, its rows are averaged. A table goes to standard output; --png and --html make pictures.",
+        ATTEND_EXAMPLES,
+    )
+    attend.add_argument("sentence", metavar="SENTENCE", help="one sentence, in quotes")
+    attend.add_argument("--translation", metavar="T", help="look at this translation, not at the model's own")
+    attend.add_argument("--nbest", type=cli.positive, default=1, metavar="N", help="the N best of the beam search")
+    attend.add_argument("--pieces", action="store_true", help="of pieces of words, as the model has them")
+    chosen = attend.add_argument_group("which map, in the table and the PNG (the page has them all)")
+    chosen.add_argument("--attention", choices=ATTENTIONS, default="cross", help="default: cross")
+    chosen.add_argument("--layer", type=int, default=-1, metavar="L", help="from 0 (default: the last)")
+    chosen.add_argument("--head", type=int, metavar="H", help="from 0 (default: the mean of all heads)")
+    output = attend.add_argument_group("pictures")
+    output.add_argument("--png", metavar="FILE.png", help="that map; with --nbest FILE-1.png, FILE-2.png ...")
+    output.add_argument("--html", metavar="FILE.html", help="a page with all maps; one file, no network")
+    add_corpus_options(attend, "for the page: measure on it what each head does (default: on this sentence alone)")
+    attend.set_defaults(run=run_attend)
+
+    heads = cli.add_command(
+        commands,
+        "heads",
+        "Measure what each attention head does over a corpus.",
+        "Where it looks, how sharply, and how much depends on it.",
+        HEADS_EXAMPLES,
+    )
+    add_corpus_options(heads, "pairs to measure on", required=True)
+    heads.add_argument("--json", action="store_true", help="print the figures as JSON")
+    heads.set_defaults(run=run_heads)
+
+    prune = cli.add_command(
+        commands,
+        "prune",
+        "Remove the attention heads on which least depends, and say what that costs.",
+        "The new model is smaller and is used as before. It is written whole or not at all; the old one stays.",
+        PRUNE_EXAMPLES,
+    )
+    add_corpus_options(prune, "pairs to measure the importance of heads on", required=True)
+    prune.add_argument(
+        "--test", nargs="+", metavar="FILES", help="pairs for BLEU before and after (default: --corpus)"
+    )
+    what = prune.add_mutually_exclusive_group()
+    what.add_argument("--share", type=share, default=0.5, metavar="X", help="of all heads to remove (default 0.5)")
+    what.add_argument("--heads", nargs="+", metavar="HEAD", help="these, as encoder.0.2: attention, layer, head")
+    prune.add_argument(
+        "--rounds",
+        type=cli.positive,
+        default=6,
+        metavar="N",
+        help="measure anew after each N-th of them is gone: others do the work of those (default 6)",
+    )
+    prune.add_argument("--output", required=True, metavar="FOLDER", help="where to write it; must be new or empty")
+    prune.add_argument("--json", action="store_true", help="print the figures as JSON")
+    prune.set_defaults(run=run_prune)
+
+
+def add_corpus_options(command: argparse.ArgumentParser, what: str, required: bool = False) -> None:
+    """Adds the options that say which pairs a model is measured on."""
+    corpus = command.add_argument_group("corpus")
+    corpus.add_argument(
+        "--corpus",
+        nargs="+",
+        required=required,
+        metavar="FILES",
+        help=f"{what}: two aligned text files, a TSV, CSV, JSON or Parquet file, a data set, or 'grammar', the "
+        "built-in corpus",
+    )
+    corpus.add_argument("--source", metavar="S", help="language code or column of the source side")
+    corpus.add_argument("--target", metavar="T", help="language code or column of the target side")
+    corpus.add_argument("--split", default="validation", metavar="S", help="split of a data set (default: validation)")
+    corpus.add_argument("--pairs", type=cli.positive, default=200, metavar="N", help="take the first N (default 200)")
+
+
+def share(text: str) -> float:
+    """Reads a part of the whole."""
+    number = float(text)
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"{number} must be greater than 0 and less than 1")
+    return number
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Commands
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def run_attend(options: argparse.Namespace) -> None:
+    """`tinyseq attend`."""
+    from . import attention, visualization
+    from .heads import Totals, attention_blocks, measure, removed_heads, without_each_head
+
+    search = cli.generate_options(options)
+    if options.translation is not None and (search or options.nbest > 1):
+        raise ValueError("--translation is looked at as it is: --nbest and the options of the search have no use then")
+    for path in (options.png, options.html):
+        cli.check_output(path)
+    translator = cli.load_translator(options)
+    model, tokenizer = translator.model, translator.tokenizer
+    corpus = read_pairs(options, options.corpus, options.split, translator) if options.corpus else None
+    if options.nbest > 1:
+        hypotheses = attention.maps_of_nbest(model, tokenizer, options.sentence, options.nbest, **search)
+    else:
+        hypotheses = [attention.maps(model, tokenizer, options.sentence, options.translation, **search)]
+    of_words = [found.of_words() for found in hypotheses]
+    shown = hypotheses if options.pieces else of_words
+    where = (options.attention, options.layer, options.head)
+    chosen = [visualization.choose(found, *where) for found in shown]
+
+    layers = getattr(shown[0], options.attention).shape[0]
+    heads = "mean of all heads" if options.head is None else f"head {options.head}"
+    title = f"{options.attention}, layer {options.layer % layers} of 0 to {layers - 1}, {heads}"
+    lines = [f"{title}: {visualization.WHAT[options.attention]}, in percent"]
+    for found, (weights, rows, columns) in zip(shown, chosen, strict=True):
+        lines += ["", f"{found.source}  ->  {found.translation}  ({found.score:.3f} a piece)"]
+        lines += ["", visualization.table(weights, rows, columns)]
+    cli.write_lines(cli.sys.stdout.buffer, lines)
+
+    if options.png:
+        stem, ending = os.path.splitext(options.png)
+        for number, (found, (weights, rows, columns)) in enumerate(zip(shown, chosen, strict=True), start=1):
+            path = f"{stem}-{number}{ending}" if len(shown) > 1 else options.png
+            visualization.draw_map(weights, columns, rows, Path(path), title=f"{title}\n{found.translation}")
+    if options.html:
+        if corpus is not None:
+            statistics = measure(
+                model,
+                tokenizer,
+                corpus.sources,
+                corpus.targets,
+                corpus.links,
+                measured=corpus.name,
+                progress=cli.sys.stderr.isatty(),
+            )
+        else:
+            totals = Totals()
+            totals.add(of_words[0])
+            statistics = totals.statistics("this sentence alone", removed_heads(model))
+        without = None
+        try:
+            attention_blocks(model)
+        except ValueError:
+            pass  # of another family: the page then says that its heads can't be switched off
+        else:
+            without = without_each_head(model, tokenizer, hypotheses[0], **search)
+        page = visualization.attention_page(
+            shown, statistics, model=options.model, unit="pieces" if options.pieces else "words", without=without
+        )
+        with cli.whole_file(options.html) as file:
+            file.write(page.encode())
+
+
+def run_heads(options: argparse.Namespace) -> None:
+    """`tinyseq heads`."""
+    from .heads import importance, measure
+
+    translator = cli.load_translator(options)
+    model, tokenizer = translator.model, translator.tokenizer
+    corpus = read_pairs(options, options.corpus, options.split, translator)
+    progress = cli.sys.stderr.isatty()
+    statistics = measure(
+        model, tokenizer, corpus.sources, corpus.targets, corpus.links, measured=corpus.name, progress=progress
+    )
+    statistics.importance = importance(model, tokenizer, corpus.sources, corpus.targets, progress=progress)
+    text = json.dumps(statistics.to_data(), indent=2, ensure_ascii=False) if options.json else str(statistics)
+    cli.write_lines(cli.sys.stdout.buffer, [text])
+
+
+def run_prune(options: argparse.Namespace) -> None:
+    """`tinyseq prune`."""
+    from .checkpoint import save_whole
+    from .evaluation import score
+    from .heads import Head, heads_kept
+    from .pruning import prune, prune_least_important
+    from .translation import Translator
+
+    output = Path(options.output)
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ValueError(f"{output}: is there already, and not empty; choose another folder")
+    named = [Head.parse(text) for text in options.heads or ()]
+    translator = cli.load_translator(options)
+    model, tokenizer = translator.model, translator.tokenizer
+    corpus = read_pairs(options, options.corpus, options.split, translator)
+    test = read_pairs(options, options.test, "test", translator) if options.test else corpus
+    progress = cli.sys.stderr.isatty()
+    if named:
+        pruned = prune(model, named)
+    else:
+        count = round(options.share * sum(len(heads) for layers in heads_kept(model).values() for heads in layers))
+        pruned = prune_least_important(
+            model, tokenizer, corpus.sources, corpus.targets, count, rounds=options.rounds, progress=progress
+        )
+
+    def write(aside: Path) -> None:
+        pruned.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+
+    save_whole(output, write)
+    figures: dict[str, Any] = {"measured": test.name, "removed": [], "before": {}, "after": {}}
+    after = heads_kept(pruned)
+    for name, layers in heads_kept(model).items():
+        for layer, heads in enumerate(layers):
+            figures["removed"] += [str(Head(name, layer, head)) for head in heads if head not in after[name][layer]]
+    for when, which in (("before", model), ("after", pruned)):
+        found = Translator(which, tokenizer, options.batch_size).translate(
+            test.sources, progress=progress, **cli.generate_options(options)
+        )
+        scores = score(found.texts, test.targets)
+        figures[when] = {
+            "heads": sum(len(heads) for layers in heads_kept(which).values() for heads in layers),
+            "parameters": sum(parameter.numel() for parameter in which.parameters()),
+            "bleu": scores.bleu,
+            "chrf": scores.chrf,
+            "bleu_signature": scores.bleu_signature,
+        }
+    if options.json:
+        cli.write_lines(cli.sys.stdout.buffer, [json.dumps(figures, indent=2)])
+        return
+    lines = [f"removed: {', '.join(figures['removed'])}", f"{'':<12}{'before':>12}{'after':>12}"]
+    for name, form in (("heads", ","), ("parameters", ","), ("bleu", ".2f"), ("chrf", ".2f")):
+        lines.append(
+            f"{name:<12}" + "".join(f"{format(figures[when][name], form):>12}" for when in ("before", "after"))
+        )
+    lines.append(f"measured on {test.name}; BLEU {figures['after']['bleu_signature']}; written to {output}")
+    cli.write_lines(cli.sys.stdout.buffer, lines)
+
+
+def read_pairs(options: argparse.Namespace, files: list[str], split: str, translator: Any) -> Measured:
+    """Returns the first pairs of a corpus that the model takes; says how many were passed over."""
+    from . import grammar
+    from .corpus import load_corpus
+    from .translation import is_blank
+
+    pairs = load_corpus(files, source=options.source, target=options.target, split=split).pairs
+    first = pairs.select(range(min(options.pairs, len(pairs))))
+    sources, targets = list(first["source"]), list(first["target"])
+    links = [pair.alignment for pair in grammar.generate(split)][: len(first)] if files == ["grammar"] else None
+    limit = translator.source_limit()
+    lengths = [[len(ids) for ids in translator.encode(side)] for side in (sources, targets)]
+    takes = [
+        max(both) <= limit and not is_blank(source) and not is_blank(target)
+        for *both, source, target in zip(*lengths, sources, targets, strict=True)
+    ]
+    places = [i for i, it_takes in enumerate(takes) if it_takes]
+    if not places:
+        raise ValueError(f"{' '.join(files)}: has no pair of 1 to {limit:,} pieces a side, which the model takes")
+    if len(places) < len(takes):
+        print(
+            f"tinyseq: {len(takes) - len(places):,} of {len(takes):,} pairs of {' '.join(files)} are left out: blank, "
+            f"or longer than the {limit:,} pieces the model takes",
+            file=cli.sys.stderr,
+        )
+    return Measured(
+        [sources[i] for i in places],
+        [targets[i] for i in places],
+        [links[i] for i in places] if links is not None else None,
+        f"{len(places):,} pairs of {' '.join(files)}" + (f" ({split})" if files == ["grammar"] else ""),
+    )
