@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
+from transformers.utils import logging
 
 from .configuration_tinyseq import ATTENTIONS
 from .translation import clean, is_blank
+
+logger = logging.get_logger(__name__)
 
 SPACES = ("▁", "Ġ")  # how a piece says that a space stands before it: SentencePiece and this package, byte-level BPE
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -145,6 +148,7 @@ def maps_of_nbest(model: Any, tokenizer: Any, source: str, n: int, **generate_op
     with looking(model):
         ids = encode(model, tokenizer, [source], "source")
         targets = translate(model, ids, num_return_sequences=n, **generate_options)
+        warn_of_unfinished(model, targets)
         return look(model, tokenizer, [source] * n, ids * n, targets)
 
 
@@ -169,6 +173,8 @@ def maps_of_batch(
     """
     if isinstance(sources, str) or isinstance(targets, str):
         raise TypeError("sources and targets must be lists of texts; for one sentence there is maps()")
+    if generate_options.get("num_return_sequences", 1) != 1:
+        raise ValueError("here a sentence has one translation; for several there is maps_of_nbest()")
     if targets is not None and len(targets) != len(sources):
         raise ValueError(f"there are {len(sources)} sources and {len(targets)} targets; each source needs its own")
     if not sources:
@@ -177,6 +183,7 @@ def maps_of_batch(
         ids = encode(model, tokenizer, sources, "source")
         if targets is None:
             target_ids = translate(model, ids, **generate_options)
+            warn_of_unfinished(model, target_ids)
         else:
             target_ids = encode(model, tokenizer, targets, "target")
         return look(model, tokenizer, sources, ids, target_ids)
@@ -261,12 +268,27 @@ def source_tensors(model: Any, rows: Sequence[Sequence[int]]) -> dict[str, torch
     return {"input_ids": padded(model, rows, model.config.pad_token_id), "attention_mask": mask}
 
 
+def end_tokens(model: Any) -> set[int]:
+    """Returns the ids of which each ends a translation."""
+    ends = model.generation_config.eos_token_id
+    return {ends} if isinstance(ends, int) else set(ends)
+
+
+def warn_of_unfinished(model: Any, targets: Sequence[Sequence[int]]) -> None:
+    """Says which translations stopped at the length limit: their maps end in the middle of a sentence."""
+    unfinished = [str(index) for index, ids in enumerate(targets) if ids[-1] not in end_tokens(model)]
+    if unfinished:
+        logger.warning(
+            f"{len(unfinished):,} of {len(targets):,} translations hit the length limit before their end and stop there: "
+            f"{', '.join(unfinished)}. Raise max_new_tokens, or train the model for longer."
+        )
+
+
 def translate(model: Any, sources: Sequence[Sequence[int]], **generate_options: Any) -> list[list[int]]:
     """Returns the ids of the translations, without BEGIN, with `</s>` if they came to it."""
     options = {"num_return_sequences": 1, **generate_options}
     output = model.generate(**source_tensors(model, sources), **options)
-    ends = model.generation_config.eos_token_id
-    ends = {ends} if isinstance(ends, int) else set(ends)
+    ends = end_tokens(model)
     found = []
     for row in getattr(output, "sequences", output)[:, 1:].tolist():  # behind BEGIN, which may be an end token too
         end = next((i + 1 for i, piece in enumerate(row) if piece in ends), len(row))
@@ -405,13 +427,13 @@ def piece_units(pieces: Sequence[str]) -> list[tuple[list[int], str]]:
             units.append((run, spelled.decode(errors="replace")))
             run = []
         if index < len(pieces):
-            units.append(([index], piece if is_special(piece) else re.sub("|".join(SPACES), " ", piece)))
+            units.append(([index], re.sub("|".join(SPACES), " ", piece)))
     return units
 
 
 def is_special(piece: str) -> bool:
     """Whether a piece is a token such as `</s>`; TinySeq's and Marian's pieces have no "<" beside others."""
-    return len(piece) > 2 and piece[0] == "<" and piece[-1] == ">"
+    return len(piece) > 2 and piece[0] == "<" and piece[-1] == ">" and not BYTE.fullmatch(piece)
 
 
 def word_text(pieces: Sequence[str], group: Sequence[int]) -> str:

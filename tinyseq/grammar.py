@@ -1580,8 +1580,9 @@ def referent_words(pair: Pair) -> tuple[int, int, int]:
         raise ValueError(f"pair {pair.source!r} has no referent; give a pair whose phenomena include 'referent'")
     source = [word.lower() for word in words(pair.source)]
     link = next(i for i, word in enumerate(source) if word in ("because", "although") and source[i + 1] in _PRONOUNS)
-    animal = max(i for i, word in enumerate(source[:link]) if word in _forms("animal"))
-    thing = next(i for i, word in enumerate(source[:link]) if i > animal and word in _forms(""))
+    event = range(link) if link else range(source.index(","), len(source))  # the other clause: before it, or behind it
+    animal = max(i for i in event if source[i] in _forms("animal"))
+    thing = next(i for i in event if i > animal and source[i] in _forms(""))
     gender = "f" if pair.referent.rstrip("s").endswith("a") else "m"
     is_animal = _forms("animal")[source[animal]] == gender
     return link + 1, *((animal, thing) if is_animal else (thing, animal))

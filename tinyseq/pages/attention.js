@@ -121,7 +121,7 @@ function choose(changes) {
 function drawFrame() {
   byId("source").textContent = data.source.text;
   byId("translation").textContent = data.hypotheses[0].text;
-  byId("model").textContent = `Model: ${data.model}. Layers and heads are counted from 0.`;
+  byId("model").textContent = `Model: ${data.model}. Maps of ${data.unit}. Layers and heads are counted from 0.`;
   for (const [kind, { name }] of Object.entries(KINDS)) {
     const radio = element("input", { type: "radio", name: "kind", value: kind });
     radio.addEventListener("change", () => choose({ kind }));
@@ -132,7 +132,7 @@ function drawFrame() {
   onChange("head", ({ value }) => ({ head: value === MEAN ? MEAN : Number(value) }));
   onChange("off", ({ checked }) => ({ off: checked, word: chosen.word }));
   const heads = Object.keys(KINDS).flatMap((kind) => data.heads[kind].map(({ length }) => length));
-  document.querySelector("main").classList.toggle("many", Math.max(...heads) > 6);
+  document.querySelector("main").style.setProperty("--most", Math.max(...heads));
   drawMatter();
 }
 
@@ -216,7 +216,7 @@ function drawMeasures() {
   const note = (text) => element("p", { class: "muted" }, text);
   byId("measures").replaceChildren(...(head ? measuresOf(head) : [note("Choose one head to see what it does.")]));
   if (head) byId("measures").append(note(`Measured over ${data.heads.measured}.`));
-  byId("switch").hidden = !data.without || !head;
+  byId("switch").hidden = !head;
   const without = data.without && ofHead(data.without);
   byId("off").disabled = !without;
   byId("off").checked = chosen.off;
@@ -231,8 +231,8 @@ function measuresOf({ role, entropy, distance, importance, weights }) {
   const facts = [
     ["Role", role, Object.hasOwn(weights, role) ? "gets over half of its attention" : "no place gets over half"],
     ["Entropy", known(entropy, 2, " bits"), "0: it looks at one place only"],
-    ["Distance", known(distance, 2, ` ${data.unit}`), "how far away it looks, on average"],
-    ["Importance", known(importance, 4, " nats"), "change of a piece's loss without it, about"],
+    ["Distance", known(distance, 2, " words"), "how far away it looks, on average"],
+    ["Importance", known(importance, 4, " nats"), "what the loss gains without it, estimated"],
   ].filter(([, value]) => value !== null);
   const bars = Object.entries(weights).filter(([, share]) => share !== null).map(([place, share]) => {
     const parts = [element("span", {}, place), element("i"), element("b", {}, percent(share))];

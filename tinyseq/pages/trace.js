@@ -108,7 +108,8 @@ function show() {
   current = Math.max(0, data.steps.findIndex((step) => step.name === name));
   const step = data.steps[current];
   const leavesFocus = byId("inputs").contains(document.activeElement) || byId("heads").contains(document.activeElement);
-  byId("place").textContent = `Step ${current + 1} of ${data.steps.length} \u00b7 ${step.group}`;
+  const place = `Step ${current + 1} of ${data.steps.length} \u00b7 ${step.group}`;
+  byId("place").replaceChildren(place, element("span", { class: "sr" }, `: ${step.title}`)); // what is read aloud
   byId("title").textContent = step.title;
   byId("text").textContent = step.text;
   byId("formula").textContent = step.formula;
