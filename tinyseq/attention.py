@@ -279,8 +279,8 @@ def warn_of_unfinished(model: Any, targets: Sequence[Sequence[int]]) -> None:
     unfinished = [str(index) for index, ids in enumerate(targets) if ids[-1] not in end_tokens(model)]
     if unfinished:
         logger.warning(
-            f"{len(unfinished):,} of {len(targets):,} translations hit the length limit before their end and stop there: "
-            f"{', '.join(unfinished)}. Raise max_new_tokens, or train the model for longer."
+            f"{len(unfinished):,} of {len(targets):,} translations hit the length limit before their end and stop "
+            f"there: {', '.join(unfinished)}. Raise max_new_tokens, or train the model for longer."
         )
 
 

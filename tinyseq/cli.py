@@ -434,15 +434,15 @@ def is_device(path: str) -> bool:
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
-def check_output(path: str | None) -> None:
-    """Refuses a place that can't be written, before the work."""
+def check_output(path: str | None, option: str = "--output") -> None:
+    """Refuses a place that can't be written, before the work; `option` is the one that named it."""
     if path is None or is_device(path):
         return
     folder = os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path):
-        raise ValueError(f"--output {path}: is a folder; give the name of a file")
+        raise ValueError(f"{option} {path}: is a folder; give the name of a file")
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise ValueError(f"--output {path}: the folder {folder} is not there, or may not be written")
+        raise ValueError(f"{option} {path}: the folder {folder} is not there, or may not be written")
 
 
 @contextmanager

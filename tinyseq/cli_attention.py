@@ -147,8 +147,8 @@ def run_attend(options: argparse.Namespace) -> None:
     search = cli.generate_options(options)
     if options.translation is not None and (search or options.nbest > 1):
         raise ValueError("--translation is looked at as it is: --nbest and the options of the search have no use then")
-    for path in (options.png, options.html):
-        cli.check_output(path)
+    cli.check_output(options.png, "--png")
+    cli.check_output(options.html, "--html")
     translator = cli.load_translator(options)
     model, tokenizer = translator.model, translator.tokenizer
     corpus = read_pairs(options, options.corpus, options.split, translator) if options.corpus else None
@@ -174,7 +174,8 @@ def run_attend(options: argparse.Namespace) -> None:
         stem, ending = os.path.splitext(options.png)
         for number, (found, (weights, rows, columns)) in enumerate(zip(shown, chosen, strict=True), start=1):
             path = f"{stem}-{number}{ending}" if len(shown) > 1 else options.png
-            visualization.draw_map(weights, columns, rows, Path(path), title=f"{title}\n{found.translation}")
+            with cli.whole_file(path) as file:
+                visualization.draw_map(weights, columns, rows, file, title=f"{title}\n{found.translation}")
     if options.html:
         if corpus is not None:
             statistics = measure(

@@ -8,7 +8,7 @@ import base64
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -196,7 +196,7 @@ def new_figure(size: tuple[float, float]) -> "Figure":
     return Figure(figsize=size, layout="constrained")
 
 
-def save(figure: "Figure", path: Path) -> None:
+def save(figure: "Figure", path: Path | BinaryIO) -> None:
     """Writes a figure as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -229,14 +229,16 @@ def draw_curve(lines: Sequence[dict], path: Path) -> None:
     save(figure, path)
 
 
-def draw_map(weights: np.ndarray, sources: Sequence[str], targets: Sequence[str], path: Path, title: str = "") -> None:
+def draw_map(
+    weights: np.ndarray, sources: Sequence[str], targets: Sequence[str], path: Path | BinaryIO, title: str = ""
+) -> None:
     """Draws one attention map: a row for each target piece, a column for each source piece, dark where it looks.
 
     Args:
         weights: (target_len, source_len), each row summing to 1.
         sources: The pieces of the columns.
         targets: The pieces of the rows.
-        path: The PNG file to write.
+        path: The PNG file to write, or one that is open.
         title: A line above the map.
 
     Raises:
