@@ -300,9 +300,7 @@ def test_bertviz_gets_a_tensor_for_each_layer_and_the_labels_that_fit(model, tok
 
 def test_bertviz_gets_all_three_only_from_a_model_of_which_it_leaves_nothing_out(model, tokenizer):
     found = attention.maps(model, tokenizer, SOURCE, target="el gato")
-    with pytest.raises(
-        ValueError, match=r"the encoder has \(3, 4\) and the decoder \(2, 2\); choose one of"
-    ):
+    with pytest.raises(ValueError, match=r"the encoder has \(3, 4\) and the decoder \(2, 2\); choose one of"):
         found.to_bertviz()
     even = random_model(tokenizer, encoder_layers=2, encoder_attention_heads=2)
     arguments = attention.maps(even, tokenizer, SOURCE, target="el gato").to_bertviz()

@@ -296,3 +296,42 @@ def test_the_pictures_are_drawn_and_wrong_labels_refused(tmp_path):
     for draw in (visualization.table, lambda *map_: visualization.draw_map(*map_, tmp_path / "no.png")):
         with pytest.raises(ValueError, match=r"shape \(3, 3\)"):
             draw(np.eye(3), ["a"], ["x", "y", "z"])
+
+
+# trace ---------------------------------------------------------------------------------------------------------------
+
+
+def test_trace_tells_every_step_from_the_pieces_to_the_text(run, model):
+    code, out, err = run("trace", model, "Two dogs play.")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "Two dogs play. -> Zwei Hunde spielen."
+    titles = [line for line in lines if re.search(r"\w\.\w.* \(", line)]
+    for name in ("encoder.embedding", "encoder.0.self_attn.weights", "decoder.0.cross_attn.scaled", "decoding.0"):
+        assert any(name in title for title in titles), name
+    assert "decoder.1.self_attn.q (" not in out
+    every = run("trace", model, "Two dogs play.", "--layers", "all", "--values", 3)[1]
+    assert "decoder.1.self_attn.q (" in every
+
+
+def test_trace_writes_a_page(run, model, tmp_path):
+    code, out, err = run("trace", model, "Two dogs play.", "--html", "trace.html", "--translation", "Ein Mann.")
+    assert (code, out, err) == (0, "", "")
+    data = data_of(tmp_path / "trace.html")
+    assert (data["source"], data["translation"]) == ("Two dogs play.", "Ein Mann.")
+    assert data["steps"][0]["name"] == "source.pieces"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((" ",), "source=' ' has no visible character"),
+        (("dogs " * 40,), "and the model takes 30"),
+        (("dogs", "--html", "no/trace.html"), "--html no/trace.html: the folder"),
+    ],
+)
+def test_trace_refuses_in_one_line(run, model, arguments, message):
+    code, out, err = run("trace", model, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1

@@ -1,5 +1,5 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
-"""The command line: `tinyseq translate | evaluate | attend | heads | prune | corpus | average | card | push`.
+"""The command line: `tinyseq translate | evaluate | attend | trace | heads | prune | corpus | average | card | push`.
 
 Standard output carries the result and nothing else, as UTF-8 whatever the locale; progress, warnings and errors go to
 standard error. What the user can put right is one line and exit code 2, never a traceback.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
-"""The commands that look inside a model: `tinyseq attend | heads | prune`."""
+"""The commands that look inside a model: `tinyseq attend | trace | heads | prune`."""
 
 import argparse
 import json
@@ -17,6 +17,12 @@ examples:
   tinyseq attend runs/en-de/best "Two dogs play." --attention encoder --layer 0 --head 1 --png dogs.png
   tinyseq attend runs/en-de/best "Two dogs play." --num_beams 5 --nbest 3 --html dogs.html
   tinyseq attend runs/en-de/best "Two dogs play." --translation "Zwei Hunde spielen."
+"""
+TRACE_EXAMPLES = """\
+examples:
+  tinyseq trace runs/en-de/best "Two dogs play." | less
+  tinyseq trace runs/en-de/best "Two dogs play." --html dogs.html
+  tinyseq trace runs/en-de/best "Two dogs play." --translation "Zwei Hunde spielen." --layers all --values 12
 """
 HEADS_EXAMPLES = """\
 examples:
@@ -71,6 +77,36 @@ def add_attention_commands(commands: Any) -> None:
     output.add_argument("--html", metavar="FILE.html", help="a page with all maps; one file, no network")
     add_corpus_options(attend, "for the page: measure on it what each head does (default: on this sentence alone)")
     attend.set_defaults(run=run_attend)
+
+    trace = commands.add_parser(
+        "trace",
+        help="Show step by step, with the real numbers, how a model translates a sentence.",
+        description="Show step by step, with the real numbers and the shape of each thing, how a model translates a "
+        "sentence: embedding, positions, queries, keys and values, heads, masks, softmax, feed-forward, and the loop "
+        "that takes the likeliest piece from BEGIN to END.",
+        epilog=TRACE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    trace.add_argument("model", metavar="MODEL", help="folder of a model, or its name on the Hugging Face Hub")
+    trace.add_argument("sentence", metavar="SENTENCE", help="one sentence, in quotes")
+    trace.add_argument("--translation", metavar="T", help="follow this translation, not the model's own")
+    trace.add_argument(
+        "--values", type=cli.positive, metavar="N", help="numbers shown of each vector (default 6, on a page 8)"
+    )
+    trace.add_argument(
+        "--layers", choices=("first", "all"), default="first", help="written out, in the text (default: first)"
+    )
+    trace.add_argument(
+        "--html", metavar="FILE.html", help="in place of the text, a page to click through; one file, no network"
+    )
+    machine = trace.add_argument_group("machine")
+    machine.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1 ... (default: cuda if there is one)")
+    machine.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="weights (default: as saved)")
+    hub = trace.add_argument_group("Hub")
+    hub.add_argument("--revision", metavar="R", help="branch, tag or commit of the model's repository")
+    hub.add_argument("--trust_remote_code", action="store_true", help="let Python code from the repository run here")
+    trace.set_defaults(run=run_trace, batch_size=1)  # which `load_translator` asks for
 
     heads = cli.add_command(
         commands,
@@ -203,6 +239,23 @@ def run_attend(options: argparse.Namespace) -> None:
         )
         with cli.whole_file(options.html) as file:
             file.write(page.encode())
+
+
+def run_trace(options: argparse.Namespace) -> None:
+    """`tinyseq trace`."""
+    from .pages import render
+    from .trace import trace
+
+    cli.check_output(options.html, "--html")
+    translator = cli.load_translator(options)
+    found = trace(translator.model, translator.tokenizer, options.sentence, options.translation)
+    values = {} if options.values is None else {"values": options.values}
+    if options.html:
+        page = render("trace", f"{found.source}: step by step", found.to_data(**values))
+        with cli.whole_file(options.html) as file:
+            file.write(page.encode())
+    else:
+        cli.write_lines(cli.sys.stdout.buffer, [found.to_text(layers=options.layers, **values)])
 
 
 def run_heads(options: argparse.Namespace) -> None:
