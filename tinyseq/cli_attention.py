@@ -178,7 +178,7 @@ def share(text: str) -> float:
 def run_attend(options: argparse.Namespace) -> None:
     """`tinyseq attend`."""
     from . import attention, visualization
-    from .heads import Totals, attention_blocks, measure, removed_heads, without_each_head
+    from .heads import Totals, attention_blocks, importance, measure, removed_heads, without_each_head
 
     search = cli.generate_options(options)
     if options.translation is not None and (search or options.nbest > 1):
@@ -213,29 +213,26 @@ def run_attend(options: argparse.Namespace) -> None:
             with cli.whole_file(path) as file:
                 visualization.draw_map(weights, columns, rows, file, title=f"{title}\n{found.translation}")
     if options.html:
+        try:
+            attention_blocks(model)
+            can_switch = True
+        except ValueError:  # of another family: the page then says that its heads can't be switched off
+            can_switch = False
         if corpus is not None:
-            statistics = measure(
-                model,
-                tokenizer,
-                corpus.sources,
-                corpus.targets,
-                corpus.links,
-                measured=corpus.name,
-                progress=cli.sys.stderr.isatty(),
-            )
+            progress = cli.sys.stderr.isatty()
+            statistics = measure(model, tokenizer, *corpus, progress=progress)
+            if can_switch:
+                statistics.importance = importance(model, tokenizer, *corpus[:2], progress=progress)
         else:
             totals = Totals()
             totals.add(of_words[0])
             statistics = totals.statistics("this sentence alone", removed_heads(model))
-        without = None
-        try:
-            attention_blocks(model)
-        except ValueError:
-            pass  # of another family: the page then says that its heads can't be switched off
-        else:
-            without = without_each_head(model, tokenizer, hypotheses[0], **search)
         page = visualization.attention_page(
-            shown, statistics, model=options.model, unit="pieces" if options.pieces else "words", without=without
+            shown,
+            statistics,
+            model=options.model,
+            unit="pieces" if options.pieces else "words",
+            without=without_each_head(model, tokenizer, hypotheses[0], **search) if can_switch else None,
         )
         with cli.whole_file(options.html) as file:
             file.write(page.encode())
@@ -266,9 +263,7 @@ def run_heads(options: argparse.Namespace) -> None:
     model, tokenizer = translator.model, translator.tokenizer
     corpus = read_pairs(options, options.corpus, options.split, translator)
     progress = cli.sys.stderr.isatty()
-    statistics = measure(
-        model, tokenizer, corpus.sources, corpus.targets, corpus.links, measured=corpus.name, progress=progress
-    )
+    statistics = measure(model, tokenizer, *corpus, progress=progress)
     statistics.importance = importance(model, tokenizer, corpus.sources, corpus.targets, progress=progress)
     text = json.dumps(statistics.to_data(), indent=2, ensure_ascii=False) if options.json else str(statistics)
     cli.write_lines(cli.sys.stdout.buffer, [text])

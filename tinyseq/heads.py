@@ -134,8 +134,8 @@ def measure(
     sources: Sequence[str],
     targets: Sequence[str],
     links: Sequence[Links] | None = None,
-    *,
     measured: str | None = None,
+    *,
     batch_size: int = 32,
     progress: bool = False,
 ) -> HeadStatistics:

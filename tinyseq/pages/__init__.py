@@ -13,7 +13,9 @@ from typing import Any
 HERE = Path(__file__).parent
 
 # Nothing is allowed but what stands in the file: the browser itself refuses every request
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
+)
 
 
 def render(name: str, title: str, data: dict[str, Any]) -> str:
