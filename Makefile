@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 OLDEST := .venv-oldest
 
-.PHONY: help venv demo test test-reliability test-hf test-oldest test-quantization test-slow check format wheel-test clean
+.PHONY: help venv browser demo test test-reliability test-hf test-oldest test-quantization test-slow check format wheel-test clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -35,6 +35,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 $(OLDEST)/.installed: pyproject.toml constraints-oldest.txt
 	$(call install,$(OLDEST),constraints-oldest.txt,test)
 
+# The tests of the pages need a Chromium; without one they are skipped, and say so.
+browser: ## install Chromium for the tests of the pages, if there is none (Debian and Ubuntu, as root)
+	@command -v "$${CHROMIUM_PATH:-chromium}" chromium-browser google-chrome || \
+	apt-get install -y --no-install-recommends chromium || \
+	{ apt-get update && apt-get install -y --no-install-recommends chromium; }
+
 demo: $(INSTALLED) ## train a small model on the built-in corpus, translate with it, look inside
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
@@ -47,8 +53,8 @@ test-reliability: $(INSTALLED) ## hurt runs in every way: kills, signals, lost p
 test-hf: $(INSTALLED) ## run Transformers' own common tests, of the installed version, with TinySeq models
 	$(BIN)/python -m pytest tests/hf -m "" $(PYTEST_ARGS)
 
-test-oldest: $(OLDEST)/.installed ## run the fast tests, but tests/system, with the oldest versions tinyseq claims to work with
-	$(OLDEST)/bin/python -m pytest --ignore tests/system $(PYTEST_ARGS)
+test-oldest: $(OLDEST)/.installed ## run the fast tests that call other packages with the oldest versions tinyseq claims to work with
+	$(OLDEST)/bin/python -m pytest --ignore tests/system --ignore tests/browser $(PYTEST_ARGS)
 
 # torchao beside the environment, not in it: once installed, it writes on standard error wherever a model is loaded
 test-quantization: $(INSTALLED) ## run the tests of 8-bit weights, with torchao
