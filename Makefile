@@ -97,6 +97,7 @@ wheel-test: $(INSTALLED) ## build the wheel and run it from an empty directory, 
 	"$$second" -c 'import sys, tinyseq; f = tinyseq.__file__; print(f); assert f.startswith(sys.prefix)'; \
 	ls "$$("$$second" -c "$$site")"/tinyseq/recipes/*.yaml > /dev/null; \
 	"$$second" -m tinyseq.train --help > /dev/null; \
+	"$$second" -c 'from tinyseq import pages; pages.render("attention", "", {}); pages.render("trace", "", {})'; \
 	"$$second" -m accelerate.commands.launch --cpu --num_processes 1 -m tinyseq.train --help > /dev/null; \
 	"$$scratch/venv/bin/tinyseq" --help > /dev/null; \
 	echo "wheel-test: $$(basename "$$wheel") works outside the checkout"
