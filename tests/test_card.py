@@ -72,6 +72,14 @@ def test_a_card_says_languages_data_sizes_training_scores_with_signatures_speed_
     assert results[0]["metrics"][0]["name"] == "BLEU nrefs:1|tok:zh|version:2"
 
 
+def test_heads_that_were_removed_are_told(folder):
+    config = json.loads((folder / "config.json").read_text())
+    assert "heads that are left" not in make_card(folder, "me/small")
+    config["kept_heads"] = {"encoder": [[0], [1, 2]], "decoder": [[0]], "cross": [[1]]}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "| heads that are left | 5; the others were removed |" in make_card(folder, "me/small")
+
+
 def test_the_hubs_client_accepts_the_metadata(folder):
     from huggingface_hub import ModelCard
 

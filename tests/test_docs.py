@@ -1,8 +1,10 @@
 """What the documentation says is so: its snippets run, its commands are understood, its links lead somewhere.
 
-Snippets run as they are written, in an empty folder that holds what they name: a model and a text.
+Snippets run as they are written, in an empty folder that holds what they name: a model and a text. So do the commands
+of the walk through attention, which is there in two languages.
 """
 
+import ast
 import re
 import shlex
 import warnings
@@ -13,23 +15,31 @@ from taught import save_taught_model
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import train
-from tinyseq import cli
+from tinyseq import attention, cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     page for place in ("*", "docs/**/*", "benchmarks/*", "examples/**/*") for page in ROOT.glob(f"{place}.md")
 )
 CODE = sorted(file for place in ("*", "tinyseq/*", "examples/**/*") for file in ROOT.glob(f"{place}.py"))
+WALK, WALK_IN_CHINESE = ROOT / "docs/attention.md", ROOT / "docs/attention.zh.md"
+OUTPUT_OPTIONS = ("--png", "--html", "--output")
 LEARNED = {
     "A man is riding a horse.": "Ein Mann reitet auf einem Pferd.",
     "Two dogs play.": "Zwei Hunde spielen.",
 }
+LEARNED_BY_DEMO = {
+    "You are welcome.": "De nada.",
+    "The ball is blue.": "La bola es azul.",
+    "The animal didn't cross the street because it was too tired.": "El animal no cruzó la calle, estaba cansado.",
+    "The animal didn't cross the street because it was too wide.": "El animal no cruzó la calle, era ancha.",
+}
 
 
-def blocks(languages):
+def blocks(languages, pages=PAGES):
     """The fenced blocks in one of the languages, each with the page and the line it begins on."""
     found = []
-    for page in PAGES:
+    for page in pages:
         text = page.read_text(encoding="utf-8")
         for block in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             if block[1] in languages:
@@ -38,10 +48,10 @@ def blocks(languages):
     return found
 
 
-def commands():
+def commands(pages=PAGES):
     """The command lines of the pages, as words, without comment, prompt and output."""
     found = []
-    for block in blocks(("bash", "console", "sh", "")):
+    for block in blocks(("bash", "console", "sh", ""), pages):
         (text,) = block.values
         has_prompts = re.search(r"^\$ ", text, re.MULTILINE)
         for line in text.replace("\\\n", " ").splitlines():
@@ -60,20 +70,35 @@ def model(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def demo_model(tmp_path_factory):
+    """The folder of a model as deep as the demo's, so that it has the layers and heads that are named."""
+    folder = tmp_path_factory.mktemp("demo_model")
+    options = {"encoder_layers": 3, "decoder_layers": 3, "max_position_embeddings": 200}
+    save_taught_model(folder, LEARNED_BY_DEMO, seed=1, vocab_size=310, **options)
+    return folder
+
+
+def link(folder, to):
+    """Makes a folder another name of a model's."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.symlink_to(to, target_is_directory=True)
+
+
 @pytest.fixture
 def user_folder(tmp_path, monkeypatch):
     """An empty folder to be in, but for the files that the pages name."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "input.txt").write_text("\n".join(LEARNED), encoding="utf-8")
+    for name, texts in {"input.txt": LEARNED, "test.en": LEARNED, "test.de": LEARNED.values()}.items():
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     (tmp_path / "my_recipe.yaml").write_text("output_dir: out")
     return tmp_path
 
 
 @pytest.mark.parametrize("snippet", blocks(["python"]))
-def test_a_python_snippet_runs_as_written_and_nothing_warns(snippet, model, user_folder, capfd, caplog):
+def test_a_python_snippet_runs_as_written_and_nothing_warns(snippet, model, demo_model, user_folder, capfd, caplog):
     for name in {"runs/en-de/best", *re.findall(r'from_pretrained\("(.+?)"', snippet)}:  # on a card, one on the Hub
-        (user_folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (user_folder / name).symlink_to(model, target_is_directory=True)
+        link(user_folder / name, demo_model if name.startswith("demo_output") else model)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -104,7 +129,66 @@ def test_a_command_is_understood(words, user_folder, monkeypatch):
     elif program == "python":
         assert (ROOT / words[1]).is_file()
     else:
-        assert program in ("pip", "git", "hf")
+        assert program in ("pip", "git", "hf", "source", "chromium")
+
+
+@pytest.mark.parametrize("words", [words for words in commands([WALK]) if words.values[0][0] == "tinyseq"])
+def test_a_command_of_the_walk_runs_as_written_and_makes_what_it_names(words, model, demo_model, user_folder, capfd):
+    link(user_folder / "demo_output/run/best", demo_model)
+    link(user_folder / "runs/en-de/best", model)
+    (user_folder / "docs/attention").mkdir(parents=True)
+
+    code = cli.main(words[1:])
+
+    out, err = capfd.readouterr()
+    assert (code, err) == (0, "")
+    made = [user_folder / name for option, name in zip(words, words[1:], strict=False) if option in OUTPUT_OPTIONS]
+    assert out != "" or made != []
+    for path in made:
+        assert any(path.iterdir()) if path.is_dir() else path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("page", [WALK, WALK_IN_CHINESE], ids=lambda page: page.name)
+def test_each_picture_of_the_walk_is_made_by_a_command_of_the_page_from_what_an_earlier_one_made(page):
+    pictures, made = [], set()
+    for command in commands([page]):
+        (words,) = command.values
+        if words[0] == "chromium":
+            assert re.search(r"^file://\$PWD/(.+?)#", words[-1])[1] in made
+            pictures += [word.removeprefix("--screenshot=") for word in words if word.startswith("--screenshot=")]
+        made |= {name for option, name in zip(words, words[1:], strict=False) if option in OUTPUT_OPTIONS}
+    shown = re.findall(r"!\[.*?\]\((\S+?)\)", page.read_text(encoding="utf-8"))
+
+    assert shown != []
+    assert {f"docs/{path}" for path in shown} == {*pictures, *(name for name in made if name.endswith(".png"))}
+
+
+def test_the_walk_has_the_same_commands_outputs_snippets_and_pictures_in_both_languages():
+    def essence(page):
+        text = page.read_text(encoding="utf-8")
+        return {
+            "commands": [command.values for command in commands([page])],
+            "outputs": [block.values for block in blocks(("console", "text"), [page])],
+            "snippets": [ast.dump(ast.parse(*block.values)) for block in blocks(("python",), [page])],  # not comments
+            "pictures": re.findall(r"!\[.*?\]\((\S+?)\)", text),
+            "sections": len(re.findall("^## ", text, re.MULTILINE)),
+        }
+
+    assert essence(WALK_IN_CHINESE) == essence(WALK)
+
+
+@pytest.mark.parametrize("page", [WALK, WALK_IN_CHINESE], ids=lambda page: page.name)
+def test_the_walk_names_all_that_attention_offers(page):
+    offered = Path(attention.__file__).read_text(encoding="utf-8").split("\n# -----")[0]  # below are its parts
+    names = [
+        node.name
+        for node in ast.walk(ast.parse(offered))
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    ]
+    snippets = "".join(snippet for block in blocks(("python",), [page]) for snippet in block.values)
+
+    assert {"maps", "columns", "to_bertviz"} <= set(names)  # so the search finds them
+    assert [name for name in names if f"{name}(" not in snippets] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

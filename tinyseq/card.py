@@ -249,6 +249,9 @@ def sizes(config: dict[str, Any], facts: dict[str, Any]) -> str:
         "LayerNorm": norm,
         "vocabulary": f"{config['vocab_size']:,} pieces for both languages, no unknown token",
     }
+    if config.get("kept_heads"):
+        kept = sum(len(heads) for layers in config["kept_heads"].values() for heads in layers)
+        rows["heads that are left"] = f"{kept}; the others were removed"
     if "parameters" in facts:
         rows["parameters"] = f"{facts['parameters']:,}"
     return "\n".join(
