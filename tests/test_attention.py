@@ -7,6 +7,7 @@ import pytest
 import torch
 from by_hand import KINDS, ByHand, random_model
 from datasets import Dataset
+from transformers import GenerationConfig
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, attention
 
@@ -121,8 +122,9 @@ def test_a_hypothesis_that_ended_earlier_than_the_others_ends_with_its_end_token
     end = tokenizer.eos_token_id
     ids = tokenizer(SOURCE)["input_ids"]
     rows = [[9, 8, end], [9, 8, 7, 6, end]]
-    with attention.looking(model):
-        found = attention.look(model, tokenizer, [SOURCE] * 2, [ids] * 2, rows)
+    begun = [[model.config.decoder_start_token_id, *row] for row in rows]
+    with attention.as_it_was(model), torch.inference_mode():
+        found = attention.look(model.eval(), tokenizer, [SOURCE] * 2, [ids] * 2, begun)
     assert [one.cross.shape[2] for one in found] == [3, 5]
     for one, row in zip(found, rows, strict=True):
         assert_same_maps(one, of_forced(model, tokenizer, SOURCE, row))
@@ -165,10 +167,78 @@ def test_what_has_no_maps_is_refused(model, tokenizer, sources, targets, message
 
 
 def test_more_hypotheses_than_beams_are_refused(model, tokenizer):
-    with pytest.raises(ValueError, match="n=4 must be 1 or more, and at most num_beams=3"):
+    with pytest.raises(ValueError, match="n=4 is more than num_beams=3, the translations that the search keeps"):
         attention.maps_of_nbest(model, tokenizer, SOURCE, 4, num_beams=3)
+    with pytest.raises(ValueError, match="n=0 must be 1 or more"):
+        attention.maps_of_nbest(model, tokenizer, SOURCE, 0)
+    with pytest.raises(ValueError, match="num_return_sequences=2: n=3 says how many"):
+        attention.maps_of_nbest(model, tokenizer, SOURCE, 3, num_return_sequences=2)
     with pytest.raises(ValueError, match=r"for several there is maps_of_nbest\(\)"):
         attention.maps(model, tokenizer, SOURCE, num_beams=3, num_return_sequences=2)
+
+
+def test_the_search_of_the_n_best_does_not_sample(model, tokenizer):
+    model.generation_config.do_sample = True
+    one, two = (attention.maps_of_nbest(model, tokenizer, SOURCE, 2, max_new_tokens=5) for _ in range(2))
+    assert [found.target_ids for found in one] == [found.target_ids for found in two]
+
+
+@pytest.mark.parametrize("how", ["option", "configuration"])
+def test_another_end_token_ends_the_maps_where_it_ends_the_translation(model, tokenizer, how):
+    sources = ["the milk", SOURCE]
+    free = attention.maps_of_batch(model, tokenizer, sources, max_new_tokens=8)
+    end = free[0].target_ids[2]
+    options = {"eos_token_id": [end]}
+    if how == "configuration":
+        options = {"generation_config": GenerationConfig.from_dict({**model.generation_config.to_dict(), **options})}
+    found = attention.maps_of_batch(model, tokenizer, sources, max_new_tokens=8, **options)
+    assert found[0].target_ids == free[0].target_ids[: free[0].target_ids.index(end) + 1]
+    assert found[0].cross.shape[2] == len(found[0].target_ids)
+
+
+def test_decoding_begins_as_generate_begins(model, tokenizer):
+    model.generation_config.decoder_start_token_id = 7
+    for found in (
+        attention.maps(model, tokenizer, SOURCE, max_new_tokens=4),
+        attention.maps(model, tokenizer, SOURCE, target="el gato"),
+    ):
+        assert found.decoder_pieces[0] == tokenizer.convert_ids_to_tokens(7)
+        model.config.decoder_start_token_id = 7
+        assert_same_maps(found, of_forced(model, tokenizer, SOURCE, found.target_ids))
+
+
+def test_a_part_that_was_frozen_stays_in_eval_mode(model, tokenizer):
+    model.train()
+    model.model.encoder.eval()
+    attention.maps(model, tokenizer, SOURCE, max_new_tokens=3)
+    assert not model.model.encoder.training
+    assert model.model.decoder.training
+
+
+def test_ids_that_the_tokenizer_does_not_know_have_a_name(tokenizer):
+    model = random_model(tokenizer, vocab_size=len(tokenizer) + 9, pad_token_id=tokenizer.pad_token_id)
+    with attention.as_it_was(model), torch.inference_mode():
+        begun = [[model.config.decoder_start_token_id, 9, len(tokenizer) + 3, 0]]
+        (found,) = attention.look(model, tokenizer, ["cat"], [tokenizer("cat")["input_ids"]], begun)
+    assert found.of_words().target_pieces[1] == f"<id {len(tokenizer) + 3}>"
+
+
+def test_what_is_no_text_is_refused_by_its_place(model, tokenizer):
+    with pytest.raises(TypeError, match=r"texts\[1\] is of type int"):
+        attention.maps_of_batch(model, tokenizer, ["cat", 3])
+    with pytest.raises(ValueError, match=r"texts\[0\] is no valid text: .* surrogate"):
+        attention.maps(model, tokenizer, "caf\udce9")
+
+
+def test_options_of_a_search_that_does_not_happen_are_refused(model, tokenizer):
+    with pytest.raises(ValueError, match="num_beams: nothing is searched where the targets are given"):
+        attention.maps(model, tokenizer, SOURCE, target="el gato", num_beams=3)
+
+
+def test_words_are_not_made_of_pieces_of_another_kind():
+    for pieces in (["the", "Ġc", "at", "Ġruns"], ["the", "play", "##ing", "##s"]):
+        with pytest.raises(ValueError, match="is a piece of byte-level BPE or of WordPiece"):
+            attention.word_groups(pieces)
 
 
 def test_one_text_is_no_batch(model, tokenizer):
@@ -229,10 +299,15 @@ def test_who_learns_to_copy_looks_at_what_it_copies():
         (["▁c", "<0xC3>", "<0xB4>", "te"], ["côte"]),
         (["▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "▁ja"], ["😀", "ja"]),
         (["<0xE2>", "<0x82>"], ["�"]),
+        (["a", "<0x2C>", "<0x31>", "<0x2D>", "<0x32>"], ["a", ",", "1", "-", "2"]),
+        (["▁नम", "स्", "ते", "▁जी"], ["नमस्ते", "जी"]),
+        (["▁می\u200c", "خواهم"], ["می\u200cخواهم"]),
+        (["▁e", "\u0301t", "e"], ["e\u0301te"]),
         (["▁我们", "明天", "去", "学校", "。"], ["我们", "明天", "去", "学校", "。"]),
         (["▁GPU", "上", "▁7", "5"], ["GPU", "上", "75"]),
         (["▁ไป", "โรงเรียน"], ["ไป", "โรงเรียน"]),
-        (["Ġthe", "Ġc", "at"], ["the", "cat"]),
+        (["Ġunju"], ["Ġunju"]),  # a word of Maltese
+        (["▁Ġunju", "▁u", "▁##"], ["Ġunju", "u", "##"]),
         (["a", "▁"], ["a", "▁"]),
         (["<pad>", "a", "b", "<pad>"], ["<pad>", "ab", "<pad>"]),
         (["▁<", "/", "s", ">", "</s>"], ["<", "/", "s", ">", "</s>"]),

@@ -5,17 +5,19 @@ The fixture's model has learned two sentences.
 
 import base64
 import json
+import os
 import re
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 from by_hand import random_model
 from taught import save_taught_model
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, T5Config, T5ForConditionalGeneration
 
-from tinyseq import TinySeqTokenizer, attention, cli, visualization
-from tinyseq.heads import Totals, removed_heads
+from tinyseq import TinySeqTokenizer, attention, cli, grammar, visualization
+from tinyseq.heads import Totals, removed_heads, without_each_head
 
 LEARNED = {"Two dogs play.": "Zwei Hunde spielen.", "A man rides.": "Ein Mann reitet."}
 
@@ -132,6 +134,57 @@ def test_the_page_holds_the_maps_of_the_words_and_what_becomes_of_the_translatio
     assert all(isinstance(head["text"], str) for head in data["without"]["encoder"][0])
 
 
+def test_without_a_head_the_translation_is_made_as_the_first_of_the_n_best_was(run, model, tmp_path):
+    code, _, _ = run("attend", model, "dogs", "--nbest", 3, "--max_new_tokens", 9, "--html", "page.html")
+    assert code == 0
+    data = data_of(tmp_path / "page.html")
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
+    first = attention.maps(*loaded, "dogs", num_beams=3, max_new_tokens=9)
+    assert data["hypotheses"][0]["text"] == first.translation
+    expected = without_each_head(*loaded, first, num_beams=3, max_new_tokens=9)
+    for name, layers in expected.items():
+        assert [[head["text"] for head in layer] for layer in data["without"][name]] == [
+            [head["text"] for head in layer] for layer in layers
+        ]
+
+
+def test_a_translation_that_is_given_is_not_made_once_more(run, model, tmp_path):
+    code, _, _ = run("attend", model, "Two dogs play.", "--translation", "Ein Mann.", "--html", "page.html")
+    assert code == 0
+    assert data_of(tmp_path / "page.html")["without"] is None
+
+
+def test_a_model_of_another_family_has_its_page_too_but_no_switches(run, model, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    config = T5Config(
+        vocab_size=len(tokenizer), d_model=12, d_kv=4, d_ff=16, num_layers=2, num_decoder_layers=1, num_heads=3,
+        decoder_start_token_id=tokenizer.pad_token_id, pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
+    tokenizer.save_pretrained(tmp_path / "t5")
+    code, _, err = run("attend", "t5", "Two dogs.", "--html", "page.html", "--max_new_tokens", 5)
+    assert code == 0, err
+    data = data_of(tmp_path / "page.html")
+    assert data["without"] is None
+    assert [len(layer) for layer in data["heads"]["encoder"]] == [3, 3]
+    code, out, err = run("heads", "t5", "--corpus", "grammar", "--pairs", 3)
+    assert (code, out) == (2, "")
+    assert "heads of a 't5' model can't be reached" in err
+
+
+def test_a_sentence_is_utf8_whatever_the_locale(model):
+    command = [sys.executable, "-m", "tinyseq.cli", "attend", model, "Zwei Hündchen."]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr.decode()
+    assert "Zwei Hündchen." in done.stdout.decode("utf-8")
+    command[-1] = b"caf\xe9"
+    done = subprocess.run(command, capture_output=True, env=environment)
+    assert done.returncode == 2
+    assert b"is not UTF-8" in done.stderr
+
+
 def test_the_page_says_what_heads_do_over_a_corpus(run, model, corpus, tmp_path):
     code, _, err = run("attend", model, "Two dogs play.", "--html", "page.html", "--corpus", *corpus)
     assert code == 0
@@ -154,7 +207,9 @@ def test_a_sentence_can_not_end_the_script_that_it_stands_in(run, model, tmp_pat
         ((" ",), "source 0 is ' ': there is nothing in it to look at"),
         (("dogs", "--layer", "2"), "layer=2: the layers of this attention are 0 to 1"),
         (("dogs", "--head", "9"), "head=9: the heads of this attention are 0 to 3"),
-        (("dogs", "--nbest", "3", "--num_beams", "2"), "n=3 must be 1 or more, and at most num_beams=2"),
+        (("dogs", "--nbest", "3", "--num_beams", "2"), "n=3 is more than num_beams=2"),
+        (("dogs", "--corpus", "grammar"), "--corpus is for the page: give --html, too"),
+        (("dogs", "--html", "a.png", "--png", "./a.png"), "--png and --html are one file"),
         (("dogs", "--translation", "x", "--num_beams", "2"), "--translation is looked at as it is"),
         (("dogs", "--html", "no/page.html"), "--html no/page.html: the folder"),
         (("dogs", "--png", "."), "--png .: is a folder"),
@@ -191,10 +246,28 @@ def test_heads_prints_a_line_for_each_head(run, model, corpus):
     assert data["cross"][1][2]["importance"] > 0
 
 
-def test_heads_of_the_built_in_corpus_are_measured_with_its_links(run, model):
-    code, out, _ = run("heads", model, "--corpus", "grammar", "--pairs", 5)
+@pytest.mark.parametrize("direction", [(), ("--source", "es", "--target", "en")])
+@pytest.mark.parametrize("split", ["validation", "dev", "test"])
+def test_heads_of_the_built_in_corpus_are_measured_with_its_links(run, model, direction, split):
+    code, out, _ = run("heads", model, "--corpus", "grammar", "--split", split, *direction, "--pairs", 25, "--json")
     assert code == 0
-    assert "alignment" in out
+    data = json.loads(out)
+    name = "validation" if split == "dev" else split
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    pairs = [
+        pair
+        for pair in grammar.generate(name)[:25]
+        if max(len(ids) for ids in tokenizer([pair.source, pair.target])["input_ids"]) <= 30
+    ]
+    assert len(pairs) > 3
+    found = []
+    for pair in pairs:
+        sides = (pair.source, pair.target) if not direction else (pair.target, pair.source)
+        links = pair.alignment if not direction else [(j, i) for i, j in pair.alignment]
+        maps = maps_of(model, sides[0], target=sides[1]).of_words()
+        for row in sorted({j for _, j in links}):
+            found.append(sum(maps.cross[1, 2, row, i] for i, j in links if j == row))
+    assert data["cross"][1][2]["weights"]["alignment"] == pytest.approx(np.mean(found), abs=1e-4)
 
 
 def test_prune_writes_a_smaller_model_and_says_what_it_cost(run, model, corpus, tmp_path):
@@ -230,6 +303,8 @@ def test_prune_removes_the_heads_that_are_named(run, model, corpus, tmp_path):
     [
         (("--heads", "encoder.0"), "'encoder.0' is no head; write ATTENTION.LAYER.HEAD"),
         (("--heads", "encoder.1.0"), "encoder.1.0: there is no such layer"),
+        (("--share", "0.01"), "--share 0.01 of the heads of this model is less than half a head"),
+        (("--output", "no/such/folder"), "--output no/such/folder: the folder"),
         (("--share", "0.9"), "16 heads can't be removed: from 0 to 13 can, as one of each layer must stay"),
         (("--test", "no.tsv"), "no.tsv"),
     ],
@@ -284,6 +359,14 @@ def test_the_mean_of_all_heads_is_that_of_the_heads_that_are_there():
         )[1]
     )
     assert [head["removed"] for head in data["heads"]["encoder"][0]] == [True, False, True, False]
+
+
+def test_characters_without_a_glyph_are_told_in_one_line(tmp_path, monkeypatch, caplog, recwarn):
+    pytest.importorskip("matplotlib", reason="Matplotlib is an extra: pip install tinyseq[viz]")
+    monkeypatch.setattr(visualization, "FONTS", ())
+    visualization.draw_map(np.eye(2), ["猫", "</s>"], ["狗", "</s>"], tmp_path / "map.png")
+    assert re.search(r"[24] characters have no glyph in the fonts of this machine", caplog.text)
+    assert len(recwarn) == 0
 
 
 def test_the_pictures_are_drawn_and_wrong_labels_refused(tmp_path):

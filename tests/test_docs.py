@@ -5,6 +5,7 @@ of the walk through attention, which is there in two languages.
 """
 
 import ast
+import itertools
 import re
 import shlex
 import warnings
@@ -15,7 +16,8 @@ from taught import save_taught_model
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import train
-from tinyseq import attention, cli
+from tinyseq import Translator, attention, cli
+from tinyseq.trace import trace
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -23,7 +25,6 @@ PAGES = sorted(
 )
 CODE = sorted(file for place in ("*", "tinyseq/*", "examples/**/*") for file in ROOT.glob(f"{place}.py"))
 WALK, WALK_IN_CHINESE = ROOT / "docs/attention.md", ROOT / "docs/attention.zh.md"
-OUTPUT_OPTIONS = ("--png", "--html", "--output")
 LEARNED = {
     "A man is riding a horse.": "Ein Mann reitet auf einem Pferd.",
     "Two dogs play.": "Zwei Hunde spielen.",
@@ -55,10 +56,16 @@ def commands(pages=PAGES):
         (text,) = block.values
         has_prompts = re.search(r"^\$ ", text, re.MULTILINE)
         for line in text.replace("\\\n", " ").splitlines():
-            words = shlex.split(line.removeprefix("$ "), comments=True)
-            if words and (line.startswith("$ ") or not has_prompts):
+            is_command = line.startswith("$ ") or not has_prompts  # shlex fails at an apostrophe of the output
+            words = shlex.split(line.removeprefix("$ "), comments=True) if is_command else []
+            if words:
                 found.append(pytest.param(words, id=f"{block.id} {' '.join(words)}"))
     return found
+
+
+def outputs(words):
+    """What a command of tinyseq writes."""
+    return [name for option, name in itertools.pairwise(words) if option in ("--png", "--html", "--output")]
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +149,9 @@ def test_a_command_of_the_walk_runs_as_written_and_makes_what_it_names(words, mo
 
     out, err = capfd.readouterr()
     assert (code, err) == (0, "")
-    made = [user_folder / name for option, name in zip(words, words[1:], strict=False) if option in OUTPUT_OPTIONS]
+    made = outputs(words)
     assert out != "" or made != []
-    for path in made:
+    for path in map(Path, made):
         assert any(path.iterdir()) if path.is_dir() else path.stat().st_size > 0
 
 
@@ -156,7 +163,7 @@ def test_each_picture_of_the_walk_is_made_by_a_command_of_the_page_from_what_an_
         if words[0] == "chromium":
             assert re.search(r"^file://\$PWD/(.+?)#", words[-1])[1] in made
             pictures += [word.removeprefix("--screenshot=") for word in words if word.startswith("--screenshot=")]
-        made |= {name for option, name in zip(words, words[1:], strict=False) if option in OUTPUT_OPTIONS}
+        made |= {*outputs(words)}
     shown = re.findall(r"!\[.*?\]\((\S+?)\)", page.read_text(encoding="utf-8"))
 
     assert shown != []
@@ -177,14 +184,26 @@ def test_the_walk_has_the_same_commands_outputs_snippets_and_pictures_in_both_la
     assert essence(WALK_IN_CHINESE) == essence(WALK)
 
 
+def test_the_steps_that_the_walk_quotes_are_steps_of_a_trace(demo_model):
+    def titles(text):
+        """The lines that begin a step, without sizes, which are the demo's own; the steps that write are too."""
+        found = re.findall(r"^\S.*   [a-z]+\.[\w.]+ \(.+\)$", text, re.MULTILINE)
+        return [re.sub(r"\d+(?=[,)])", "N", title) for title in found if not title.startswith("Piece ")]
+
+    translator = Translator.from_pretrained(demo_model)
+    shown = titles(str(trace(translator.model, translator.tokenizer, "You are welcome.")))
+    quoted = [title for block in blocks(("console", "text"), [WALK]) for title in titles(*block.values)]
+
+    assert quoted != []
+    assert [title for title in quoted if title not in shown] == []
+
+
 @pytest.mark.parametrize("page", [WALK, WALK_IN_CHINESE], ids=lambda page: page.name)
 def test_the_walk_names_all_that_attention_offers(page):
-    offered = Path(attention.__file__).read_text(encoding="utf-8").split("\n# -----")[0]  # below are its parts
-    names = [
-        node.name
-        for node in ast.walk(ast.parse(offered))
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-    ]
+    for_users = Path(attention.__file__).read_text(encoding="utf-8").split("\n# -----")[0]  # below are their parts
+    functions = [node for node in ast.walk(ast.parse(for_users)) if isinstance(node, ast.FunctionDef)]
+    arguments = {node.name: [argument.arg for argument in node.args.args] for node in functions}
+    names = [name for name, given in arguments.items() if given[0] == "self" or given[:2] == ["model", "tokenizer"]]
     snippets = "".join(snippet for block in blocks(("python",), [page]) for snippet in block.values)
 
     assert {"maps", "columns", "to_bertviz"} <= set(names)  # so the search finds them

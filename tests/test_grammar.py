@@ -388,7 +388,10 @@ def test_every_phenomenon_is_frequent_and_none_is_unnamed(splits):
 ANIMALS = dict.fromkeys(str.split("animal perro gato caballo burro oso conejo mono ratón"), "m")
 ANIMALS |= dict.fromkeys(str.split("vaca cabra gallina tortuga cebra ardilla yegua"), "f")
 THINGS = dict.fromkeys(
-    str.split("puente río camino muro árbol charco túnel tronco saco carro pan queso arroz jugo"), "m"
+    str.split(
+        "puente río camino muro árbol charco túnel tronco saco carro pan queso arroz jugo limón plátano tomate huevo"
+    ),
+    "m",
 )
 THINGS |= dict.fromkeys(
     str.split(
@@ -396,14 +399,15 @@ THINGS |= dict.fromkeys(
     ),
     "f",
 )
-THINGS |= dict.fromkeys(str.split("carne sopa leche agua"), "f")
+THINGS |= dict.fromkeys(str.split("carne sopa leche agua patata"), "f")
 OF_THE_LIVING = set(
     str.split("cansad hambrient sedient enferm asustad herid nervios aburrid enfadad perezos tímid curios")
 )
 
 
 def singular_of(noun):
-    return {"ratones": "ratón", "túneles": "túnel", "árboles": "árbol", "animales": "animal"}.get(noun) or (
+    irregular = {"ratones": "ratón", "túneles": "túnel", "árboles": "árbol", "animales": "animal", "limones": "limón"}
+    return irregular.get(noun) or (
         noun if noun in ANIMALS or noun in THINGS else noun.removesuffix("s")
     )
 

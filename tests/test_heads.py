@@ -75,9 +75,6 @@ def hand_made(encoder=(0, 1, 2, 3), decoder=(0, 1, 2), cross=(0, 1, 3)):
     )  # fmt: skip
 
 
-NONE_REMOVED = {name: np.zeros((1, 1), dtype=bool) for name in ("encoder", "decoder", "cross")}
-
-
 @pytest.mark.parametrize(
     "name, columns, role",
     [
@@ -97,13 +94,13 @@ NONE_REMOVED = {name: np.zeros((1, 1), dtype=bool) for name in ("encoder", "deco
 def test_a_head_has_the_role_to_which_its_attention_goes(name, columns, role):
     totals = Totals()
     totals.add(hand_made(**{name: columns}))
-    assert totals.statistics("", NONE_REMOVED).role(name, 0, 0) == role
+    assert totals.statistics("").role(name, 0, 0) == role
 
 
 def test_a_head_that_follows_the_links_of_the_words_has_the_role_alignment():
     totals = Totals()
     totals.add(hand_made(cross=(2, 0, 1)), links=[(2, 0), (0, 1), (1, 1)])
-    found = totals.statistics("", NONE_REMOVED)
+    found = totals.statistics("")
     assert found.role("cross", 0, 0) == "alignment"
     assert found.weights["cross"]["alignment"] == 1  # the row of </s>, which has no link, is not counted
 
@@ -114,7 +111,7 @@ def test_entropy_is_in_bits_and_distance_in_words():
     found.decoder = np.array([[[[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]]]])
     totals = Totals()
     totals.add(found)
-    figures = totals.statistics("", NONE_REMOVED)
+    figures = totals.statistics("")
     assert figures.entropy["encoder"] == 0
     assert figures.entropy["cross"] == pytest.approx(2)
     assert figures.entropy["decoder"] == pytest.approx((0 + 1 + 1.5) / 3)
@@ -143,15 +140,39 @@ def test_a_head_that_was_removed_has_no_figures_and_says_so(tokenizer):
     assert data["encoder"][0][2]["entropy"] is None
     assert not data["encoder"][0][3]["removed"]
     assert [len(layer) for layer in data["cross"]] == [2, 2]
-    assert found.importance["decoder"][0, 0] == 0 < found.importance["decoder"][0, 1]
+    assert np.isnan(found.importance["decoder"][0, 0])
+    assert found.importance["decoder"][0, 1] > 0
+    assert "nan" not in str(found)
     there = sum(len(heads) for layers in KEPT.values() for heads in layers)
     assert str(found).count("removed") == 3 * 4 + 2 * 2 + 2 * 2 - there
 
 
-def test_heads_are_measured_on_something(model, tokenizer):
+def test_heads_are_measured_on_pairs(model, tokenizer):
     for measure in (heads.measure, heads.importance):
         with pytest.raises(ValueError, match="there is no pair"):
             measure(model, tokenizer, [], [])
+        with pytest.raises(ValueError, match="there are 3 sources and 2 targets; each source needs its own"):
+            measure(model, tokenizer, SOURCES, TARGETS[:2])
+    with pytest.raises(ValueError, match="there are 3 sources and 1 links"):
+        heads.measure(model, tokenizer, SOURCES, TARGETS, [[(0, 0)]])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_of_half_precision_is_measured_too(tokenizer, dtype):
+    wide = random_model(tokenizer)
+    half = random_model(tokenizer).to(dtype)
+    expected = heads.importance(wide, tokenizer, SOURCES, TARGETS)
+    found = heads.importance(half, tokenizer, SOURCES, TARGETS)
+    for name, figures in expected.items():
+        np.testing.assert_allclose(found[name], figures, rtol=0.3, atol=0.02)
+    removed = heads.without_each_head(half, tokenizer, maps(half, tokenizer, SOURCES[0]))
+    assert removed["cross"][0][0]["text"] is not None
+
+
+def test_what_is_asked_of_a_model_is_a_copy(tokenizer):
+    model = random_model(tokenizer, kept_heads=KEPT)
+    heads.heads_kept(model)["encoder"][0].append(99)
+    assert model.config.kept_heads["encoder"][0] == [1, 3]
 
 
 # ------------------------------------------------- switching heads off -----------------------------------------------

@@ -92,6 +92,21 @@ def test_a_pruned_model_can_be_trained_on(tokenizer, batch):
     assert all(parameter.grad is not None for parameter in pruned.parameters())
 
 
+def test_a_model_with_an_adapter_is_refused(tokenizer):
+    peft = pytest.importorskip("peft", reason="PEFT is an extra: pip install tinyseq[lora]")
+    adapted = peft.get_peft_model(random_model(tokenizer), peft.LoraConfig(r=2, target_modules=["q_proj"]))
+    with pytest.raises(ValueError, match=r"the model has an adapter, .* merge it first: merge_and_unload\(\)"):
+        prune(adapted, SOME)
+
+
+def test_the_heads_that_are_left_are_not_shared_out_over_processes(tokenizer):
+    model = random_model(tokenizer)
+    assert any("q_proj" in name for name in model.tp_plan)
+    plan = type(model)(prune(model, SOME).config).tp_plan
+    assert any("fc1" in name for name in plan)
+    assert not any("attn" in name for name in plan)
+
+
 def test_weights_keep_their_type(tokenizer):
     pruned = prune(random_model(tokenizer).bfloat16(), SOME)
     assert {parameter.dtype for parameter in pruned.parameters()} == {torch.bfloat16}

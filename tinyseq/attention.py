@@ -5,10 +5,12 @@ So with beam search too they are those of the translation that was returned, and
 it was found.
 """
 
+import codecs
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,18 +19,20 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.utils import logging
 
 from .configuration_tinyseq import ATTENTIONS
-from .translation import clean, is_blank
+from .translation import Translator, check_texts, clean, is_blank
 
 logger = logging.get_logger(__name__)
 
-SPACES = ("▁", "Ġ")  # how a piece says that a space stands before it: SentencePiece and this package, byte-level BPE
+SPACE = "▁"  # what a piece begins with if a space stands before it
+OTHER_PIECES = ("Ġ", "##")  # how byte-level BPE and WordPiece begin a piece, from which words are made otherwise
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 # Scripts that write no spaces between words: a piece is the nearest to a word that there is
 UNSPACED = (
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
 )
-LETTERS = rf"(?:(?!{UNSPACED})\w)+"
-WORD = re.compile(rf"(?P<unspaced>{UNSPACED})|{LETTERS}(?:['’](?!s\b){LETTERS})*|['’]s\b|\S")
+JOINERS = r"[\u200c\u200d](?=\w)"  # inside words of Persian, Hindi ...
+LETTERS = rf"(?:(?:(?!{UNSPACED})\w)(?:{JOINERS})?)+"
+WORD = re.compile(rf"(?P<unspaced>{UNSPACED}+)|{LETTERS}(?:['’](?!s\b){LETTERS})*|['’]s\b|\S")
 
 
 @dataclass
@@ -49,6 +53,8 @@ class AttentionMaps:
         encoder: (encoder_layers, heads, source_len, source_len)
         decoder: (decoder_layers, heads, target_len, target_len)
         cross: (decoder_layers, heads, target_len, source_len)
+        source_ids: The ids of the source's pieces, also where the maps are of words.
+        target_ids: The ids of the target's pieces, likewise.
     """
 
     source: str
@@ -60,6 +66,8 @@ class AttentionMaps:
     encoder: np.ndarray
     decoder: np.ndarray
     cross: np.ndarray
+    source_ids: list[int] = field(default_factory=list)
+    target_ids: list[int] = field(default_factory=list)
 
     def of_words(self) -> "AttentionMaps":
         """Returns the same maps with the pieces of a word as one (Clark et al. 2019, arXiv:1906.04341, section 4.1).
@@ -67,6 +75,9 @@ class AttentionMaps:
         What goes to a word is the sum of what goes to its pieces; what comes from it is the mean over its pieces. So
         rows still sum to 1. In `decoder` a word of several pieces may look at itself: its later pieces have read the
         earlier ones.
+
+        Raises:
+            ValueError: The pieces are those of byte-level BPE or of WordPiece.
         """
         source, target = word_groups(self.source_pieces), word_groups(self.target_pieces)
         # One BEGIN and the target's pieces but the last; a last word of several pieces was read in part
@@ -92,7 +103,7 @@ class AttentionMaps:
 
         Raises:
             ValueError: All three are asked for, and encoder and decoder differ in layers or heads: BertViz would leave
-                out what one has more, or fail.
+                out what one has more, or fail. Or the translation breaks off inside a word.
         """
         if attention not in (None, *ATTENTIONS):
             raise ValueError(f"attention={attention!r} must be one of {', '.join(ATTENTIONS)}, or None for all three")
@@ -101,6 +112,11 @@ class AttentionMaps:
                 f"BertViz shows the three attentions together only if they have as many layers and heads, and the "
                 f"encoder has {self.encoder.shape[:2]} and the decoder {self.decoder.shape[:2]}; choose one of "
                 f"{', '.join(map(repr, ATTENTIONS))}"
+            )
+        if attention != "encoder" and len(self.target_pieces) != len(self.decoder_pieces):
+            raise ValueError(
+                "the translation breaks off inside a word, so that by words it is not read as it is written; give "
+                "BertViz the maps of pieces"
             )
         arguments: dict[str, Any] = {}
         for name in ATTENTIONS if attention is None else (attention,):
@@ -141,15 +157,24 @@ def maps_of_nbest(model: Any, tokenizer: Any, source: str, n: int, **generate_op
     Raises:
         ValueError: As in `maps`; or `n` is below 1, or more than the beams that were asked for.
     """
+    if generate_options.get("num_return_sequences", n) != n:
+        raise ValueError(f"num_return_sequences={generate_options['num_return_sequences']}: n={n} says how many")
     beams = generate_options.get("num_beams")
-    if n < 1 or (beams is not None and n > beams):
-        raise ValueError(f"n={n} must be 1 or more, and at most num_beams={beams}, the translations that are kept")
-    generate_options["num_beams"] = beams or max(n, model.generation_config.num_beams or 1)
-    with looking(model):
+    if n < 1:
+        raise ValueError(f"n={n} must be 1 or more")
+    if beams is not None and n > beams:
+        raise ValueError(f"n={n} is more than num_beams={beams}, the translations that the search keeps")
+    options = {**generate_options, "num_beams": beams_for(model, n) if beams is None else beams, "do_sample": False}
+    with as_it_was(model), torch.inference_mode():
+        model.eval()
         ids = encode(model, tokenizer, [source], "source")
-        targets = translate(model, ids, num_return_sequences=n, **generate_options)
-        warn_of_unfinished(model, targets)
-        return look(model, tokenizer, [source] * n, ids * n, targets)
+        begun = translate(model, tokenizer, ids, **{**options, "num_return_sequences": n})
+        return look(model, tokenizer, [source] * n, ids * n, begun)
+
+
+def beams_for(model: Any, n: int) -> int:
+    """Returns how many beams a search for the `n` best has, if nobody says: the model's own, and `n` at least."""
+    return max(n, model.generation_config.num_beams or 1)
 
 
 def maps_of_batch(
@@ -173,20 +198,22 @@ def maps_of_batch(
     """
     if isinstance(sources, str) or isinstance(targets, str):
         raise TypeError("sources and targets must be lists of texts; for one sentence there is maps()")
-    if generate_options.get("num_return_sequences", 1) != 1:
+    if generate_options.get("num_return_sequences") not in (None, 1):
         raise ValueError("here a sentence has one translation; for several there is maps_of_nbest()")
+    if targets is not None and generate_options:
+        raise ValueError(f"{', '.join(generate_options)}: nothing is searched where the targets are given")
     if targets is not None and len(targets) != len(sources):
         raise ValueError(f"there are {len(sources)} sources and {len(targets)} targets; each source needs its own")
     if not sources:
         return []
-    with looking(model):
+    with as_it_was(model), torch.inference_mode():
+        model.eval()
         ids = encode(model, tokenizer, sources, "source")
         if targets is None:
-            target_ids = translate(model, ids, **generate_options)
-            warn_of_unfinished(model, target_ids)
+            begun = translate(model, tokenizer, ids, **generate_options)
         else:
-            target_ids = encode(model, tokenizer, targets, "target")
-        return look(model, tokenizer, sources, ids, target_ids)
+            begun = [[begin_token(model), *target] for target in encode(model, tokenizer, targets, "target")]
+        return look(model, tokenizer, sources, ids, begun)
 
 
 def columns(
@@ -212,41 +239,32 @@ def columns(
 
 
 @contextmanager
-def looking(model: Any) -> Iterator[None]:
-    """The model in eval mode and without gradients; then as it was."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model.train(training)
-
-
-@contextmanager
-def eager(model: Any) -> Iterator[None]:
-    """The model with the attention that gives its weights; then as it was."""
+def as_it_was(model: Any) -> Iterator[None]:
+    """Puts back which modules were training, and the attention implementation."""
+    training = {module: module.training for module in model.modules()}
     implementation = model.config._attn_implementation
-    model.set_attn_implementation("eager")
     try:
         yield
     finally:
-        model.set_attn_implementation(implementation)
+        if model.config._attn_implementation != implementation:
+            model.set_attn_implementation(implementation)
+        for module, was_training in training.items():
+            module.training = was_training
 
 
 def encode(model: Any, tokenizer: Any, texts: Sequence[str], side: str) -> list[list[int]]:
-    """Returns the ids of texts of a side, "source" or "target", which the model must be able to take.
+    """Returns the ids of texts of a side, "source" or "target", with the end token; the model must take each.
 
     Raises:
-        ValueError: A text is blank or too long.
+        TypeError: One is no text.
+        ValueError: One is no valid text, blank or too long.
     """
-    limit = min(getattr(model.config, "max_position_embeddings", None) or 10**9, tokenizer.model_max_length)
+    check_texts(texts)
+    limit = Translator(model, tokenizer).source_limit()
     for index, text in enumerate(texts):
         if is_blank(text):
             raise ValueError(f"{side} {index} is {text!r}: there is nothing in it to look at; give a sentence")
-    cleaned = [clean(text) for text in texts]
-    arguments: dict[str, Any] = {"text": cleaned} if side == "source" else {"text_target": cleaned}
-    found = tokenizer(**arguments, truncation=False, padding=False, verbose=False)["input_ids"]
+    found = tokenized(tokenizer, texts, side)
     for index, ids in enumerate(found):
         if len(ids) > limit:
             raise ValueError(
@@ -254,6 +272,19 @@ def encode(model: Any, tokenizer: Any, texts: Sequence[str], side: str) -> list[
                 f"{texts[index]!r}"
             )
     return found
+
+
+def tokenized(tokenizer: Any, texts: Sequence[str], side: str) -> list[list[int]]:
+    """Returns the ids of texts of a side, whatever their length."""
+    cleaned = [clean(text) for text in texts]
+    arguments: dict[str, Any] = {"text": cleaned} if side == "source" else {"text_target": cleaned}
+    return tokenizer(**arguments, truncation=False, padding=False, verbose=False)["input_ids"]
+
+
+def begin_token(model: Any) -> int:
+    """Returns the id that decoding begins with."""
+    begin = model.generation_config.decoder_start_token_id
+    return model.config.decoder_start_token_id if begin is None else begin
 
 
 def padded(model: Any, rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
@@ -268,31 +299,32 @@ def source_tensors(model: Any, rows: Sequence[Sequence[int]]) -> dict[str, torch
     return {"input_ids": padded(model, rows, model.config.pad_token_id), "attention_mask": mask}
 
 
-def end_tokens(model: Any) -> set[int]:
-    """Returns the ids of which each ends a translation."""
-    ends = model.generation_config.eos_token_id
-    return {ends} if isinstance(ends, int) else set(ends)
+def translate(
+    model: Any, tokenizer: Any, sources: Sequence[Sequence[int]], *, warn: bool = True, **generate_options: Any
+) -> list[list[int]]:
+    """Returns the ids of the translations: BEGIN, the pieces, and `</s>` if one came to it.
 
-
-def warn_of_unfinished(model: Any, targets: Sequence[Sequence[int]]) -> None:
-    """Says which translations stopped at the length limit: their maps end in the middle of a sentence."""
-    unfinished = [str(index) for index, ids in enumerate(targets) if ids[-1] not in end_tokens(model)]
-    if unfinished:
+    Args:
+        model: In eval mode.
+        tokenizer: Its tokenizer.
+        sources: Ids.
+        warn: Whether to say which stopped at the length limit: their maps end in the middle of a sentence.
+        generate_options: For `model.generate`.
+    """
+    translator = Translator(model, tokenizer)
+    output = model.generate(**source_tensors(model, sources), **{"num_return_sequences": 1, **generate_options})
+    output_ids = getattr(output, "sequences", output)
+    unfinished = [i for i, ended in enumerate(translator.have_ended(output_ids, generate_options)) if not ended]
+    if unfinished and warn:
         logger.warning(
-            f"{len(unfinished):,} of {len(targets):,} translations hit the length limit before their end and stop "
-            f"there: {', '.join(unfinished)}. Raise max_new_tokens, or train the model for longer."
+            f"{len(unfinished):,} of {len(output_ids):,} translations hit the length limit before their end and stop "
+            f"there: {', '.join(map(str, unfinished))}. Raise max_new_tokens, or train the model for longer."
         )
-
-
-def translate(model: Any, sources: Sequence[Sequence[int]], **generate_options: Any) -> list[list[int]]:
-    """Returns the ids of the translations, without BEGIN, with `</s>` if they came to it."""
-    options = {"num_return_sequences": 1, **generate_options}
-    output = model.generate(**source_tensors(model, sources), **options)
-    ends = end_tokens(model)
+    ends = set(torch.as_tensor(translator.setting("eos_token_id", generate_options)).flatten().tolist())
     found = []
-    for row in getattr(output, "sequences", output)[:, 1:].tolist():  # behind BEGIN, which may be an end token too
+    for begin, *row in output_ids.tolist():  # BEGIN may be an end token too
         end = next((i + 1 for i, piece in enumerate(row) if piece in ends), len(row))
-        found.append(row[:end])
+        found.append([begin, *row[:end]])
     return found
 
 
@@ -302,24 +334,23 @@ def as_text(tokenizer: Any, ids: Sequence[int]) -> str:
 
 
 def read(
-    model: Any, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]], **options: Any
-) -> tuple[Any, list[list[int]], list[float]]:
-    """Runs the model once over pairs, given as ids.
+    model: Any, source_ids: Sequence[Sequence[int]], begun: Sequence[Sequence[int]], **options: Any
+) -> tuple[Any, list[float]]:
+    """Runs the model once over sources and translations, given as ids, the latter with BEGIN.
 
     Returns:
-        Its output; what the decoder read, BEGIN and all pieces but the last; and the mean log-probability of a piece.
+        Its output, and the mean log-probability of a piece of each translation.
     """
-    read_ids = [[model.config.decoder_start_token_id, *ids[:-1]] for ids in target_ids]
     output = model(
         **source_tensors(model, source_ids),
-        decoder_input_ids=padded(model, read_ids, model.config.pad_token_id),
+        decoder_input_ids=padded(model, [ids[:-1] for ids in begun], model.config.pad_token_id),
         use_cache=False,
         **options,
     )
-    labels = padded(model, target_ids, -100)
+    labels = padded(model, [ids[1:] for ids in begun], -100)
     log_probs = output.logits.float().log_softmax(-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
     scores = log_probs.masked_fill(labels < 0, 0).sum(-1) / (labels >= 0).sum(-1)
-    return output, read_ids, scores.tolist()
+    return output, scores.tolist()
 
 
 def look(
@@ -327,11 +358,11 @@ def look(
     tokenizer: Any,
     sources: Sequence[str],
     source_ids: Sequence[Sequence[int]],
-    target_ids: Sequence[Sequence[int]],
+    begun: Sequence[Sequence[int]],
 ) -> list[AttentionMaps]:
-    """Returns the maps of pairs, given as ids, from one forward pass over all of them."""
-    with eager(model):
-        output, read_ids, scores = read(model, source_ids, target_ids, output_attentions=True)
+    """Returns the maps of sources and translations from one forward pass over all; leaves the attention eager."""
+    model.set_attn_implementation("eager")
+    output, scores = read(model, source_ids, begun, output_attentions=True)
     layers = {"encoder": output.encoder_attentions, "decoder": output.decoder_attentions}
     layers["cross"] = output.cross_attentions
     every = {name: with_removed_heads(model.config, name, found) for name, found in layers.items()}
@@ -340,17 +371,34 @@ def look(
             source=source,
             translation=as_text(tokenizer, target),
             score=score,
-            source_pieces=tokenizer.convert_ids_to_tokens(list(ids)),
-            target_pieces=tokenizer.convert_ids_to_tokens(list(target)),
-            decoder_pieces=tokenizer.convert_ids_to_tokens(begun),
+            source_pieces=pieces_of(tokenizer, ids, source),
+            target_pieces=pieces_of(tokenizer, target),
+            decoder_pieces=pieces_of(tokenizer, [begin, *target[:-1]]),
             encoder=every["encoder"][:, i, :, : len(ids), : len(ids)],
             decoder=every["decoder"][:, i, :, : len(target), : len(target)],
             cross=every["cross"][:, i, :, : len(target), : len(ids)],
+            source_ids=list(ids),
+            target_ids=target,
         )
-        for i, (source, ids, target, begun, score) in enumerate(
-            zip(sources, source_ids, target_ids, read_ids, scores, strict=True)
+        for i, (source, ids, (begin, *target), score) in enumerate(
+            zip(sources, source_ids, begun, scores, strict=True)
         )
     ]
+
+
+def pieces_of(tokenizer: Any, ids: Sequence[int], source: str | None = None) -> list[str]:
+    """Returns the pieces that ids stand for; one that the tokenizer does not know is `<id 3123>`.
+
+    Args:
+        tokenizer: The tokenizer.
+        ids: Of the target or, if `source` is given, of that source.
+        source: Needed where source and target have vocabularies of their own, as some Marian models have.
+    """
+    if source is not None and getattr(tokenizer, "separate_vocabs", False):
+        pieces = tokenizer.tokenize(clean(source))
+        return [*pieces, *[tokenizer.eos_token] * (len(ids) - len(pieces))]
+    found = tokenizer.convert_ids_to_tokens(list(ids))
+    return [f"<id {i}>" if piece is None else piece for i, piece in zip(ids, found, strict=True)]
 
 
 def with_removed_heads(config: Any, attention: str, layers: Sequence[torch.Tensor]) -> np.ndarray:
@@ -382,13 +430,27 @@ def word_groups(pieces: Sequence[str]) -> list[list[int]]:
     A word is a run of letters and digits, with the apostrophes in it (but a possessive `'s` stands alone); a mark of
     punctuation; a special token. Where no spaces are written between words (Chinese, Japanese, Thai ...), it is a
     piece.
+
+    Raises:
+        ValueError: The pieces are those of byte-level BPE or of WordPiece.
     """
+    others = [piece for piece in pieces if piece.startswith(OTHER_PIECES)]
+    if len(others) > 1 and not any(piece.startswith(SPACE) for piece in pieces):  # Maltese has words that begin with Ġ
+        raise ValueError(
+            f"{others[0]!r} is a piece of byte-level BPE or of WordPiece, and words are made of pieces as TinySeq's "
+            f"and SentencePiece's tokenizers have them; look at the maps of pieces"
+        )
     units = piece_units(pieces)
-    text = "".join(unit_text for _, unit_text in units)
     starts, start = [], 0
     for _, unit_text in units:
         starts.append(start + len(unit_text) - len(unit_text.lstrip()))
         start += len(unit_text)
+    # A mark (an accent, a vowel of Hindi) belongs to its letter, and \w does not know it
+    text = "".join(
+        "a" if unicodedata.category(char)[0] == "M" and not re.match(UNSPACED, char) else char
+        for _, unit_text in units
+        for char in unit_text
+    )
     matches = list(WORD.finditer(text))
     groups: list[list[int]] = []
     last_word: object = None
@@ -415,19 +477,27 @@ def word_groups(pieces: Sequence[str]) -> list[list[int]]:
 
 
 def piece_units(pieces: Sequence[str]) -> list[tuple[list[int], str]]:
-    """Returns what pieces say: the indices of one piece, or of a run of bytes, and their text."""
+    """Returns what pieces say: the indices of one piece, or of the bytes of one character, and their text."""
     units: list[tuple[list[int], str]] = []
-    run: list[int] = []
-    for index, piece in enumerate([*pieces, ""]):
-        if index < len(pieces) and BYTE.fullmatch(piece):
-            run.append(index)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    begun: list[int] = []  # bytes of a character that is not yet complete
+
+    def end_of_bytes() -> None:
+        if text := decoder.decode(b"", final=True):
+            units.append((list(begun), text))
+        decoder.reset()
+        begun.clear()
+
+    for index, piece in enumerate(pieces):
+        if byte := BYTE.fullmatch(piece):
+            begun.append(index)
+            if text := decoder.decode(bytes.fromhex(byte[1])):
+                units.append((list(begun), text))
+                begun.clear()
             continue
-        if run:
-            spelled = bytes(int(piece[3:5], 16) for piece in (pieces[i] for i in run))
-            units.append((run, spelled.decode(errors="replace")))
-            run = []
-        if index < len(pieces):
-            units.append(([index], re.sub("|".join(SPACES), " ", piece)))
+        end_of_bytes()
+        units.append(([index], piece.replace(SPACE, " ")))
+    end_of_bytes()
     return units
 
 
@@ -438,7 +508,7 @@ def is_special(piece: str) -> bool:
 
 def word_text(pieces: Sequence[str], group: Sequence[int]) -> str:
     """Returns what the pieces of one word say."""
-    return "".join(text for _, text in piece_units([pieces[i] for i in group])).strip() or "▁"
+    return "".join(text for _, text in piece_units([pieces[i] for i in group])).strip() or SPACE
 
 
 def merge(weights: np.ndarray, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> np.ndarray:

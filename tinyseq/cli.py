@@ -177,8 +177,10 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_command(commands: Any, name: str, title: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """Adds a command that translates, with the options that all of these have."""
+def add_command(
+    commands: Any, name: str, title: str, description: str, examples: str, searches: bool = True
+) -> argparse.ArgumentParser:
+    """Adds a command that loads a model, with the options that all of these have; `searches`: and that translates."""
     command = commands.add_parser(
         name,
         help=title,
@@ -188,10 +190,13 @@ def add_command(commands: Any, name: str, title: str, description: str, examples
         allow_abbrev=False,
     )
     command.add_argument("model", metavar="MODEL", help="folder of a model, or its name on the Hugging Face Hub")
-    search = command.add_argument_group("search (default: what the model's generation_config.json says)")
-    search.add_argument("--num_beams", type=positive, metavar="N", help="hypotheses kept at each step; 1 is greedy")
-    search.add_argument("--length_penalty", type=float, metavar="X", help="above 0 favours long ones, in beam search")
-    search.add_argument("--max_new_tokens", type=positive, metavar="N", help="longest translation, in pieces")
+    if searches:
+        search = command.add_argument_group("search (default: what the model's generation_config.json says)")
+        search.add_argument(
+            "--num_beams", type=positive, metavar="N", help="hypotheses kept at each step; 1 is greedy"
+        )
+        search.add_argument("--length_penalty", type=float, metavar="X", help="above 0 favours long ones, with beams")
+        search.add_argument("--max_new_tokens", type=positive, metavar="N", help="longest translation, in pieces")
     machine = command.add_argument_group("machine")
     machine.add_argument("--batch_size", type=positive, default=64, metavar="N", help="sentences at once (default 64)")
     machine.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1 ... (default: cuda if there is one)")

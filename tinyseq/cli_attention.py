@@ -64,8 +64,10 @@ def add_attention_commands(commands: Any) -> None:
         "pieces are added, its rows are averaged. A table goes to standard output; --png and --html make pictures.",
         ATTEND_EXAMPLES,
     )
-    attend.add_argument("sentence", metavar="SENTENCE", help="one sentence, in quotes")
-    attend.add_argument("--translation", metavar="T", help="look at this translation, not at the model's own")
+    attend.add_argument("sentence", type=typed, metavar="SENTENCE", help="one sentence, in quotes")
+    attend.add_argument(
+        "--translation", type=typed, metavar="T", help="look at this translation, not at the model's own"
+    )
     attend.add_argument("--nbest", type=cli.positive, default=1, metavar="N", help="the N best of the beam search")
     attend.add_argument("--pieces", action="store_true", help="of pieces of words, as the model has them")
     chosen = attend.add_argument_group("which map, in the table and the PNG (the page has them all)")
@@ -89,8 +91,8 @@ def add_attention_commands(commands: Any) -> None:
         allow_abbrev=False,
     )
     trace.add_argument("model", metavar="MODEL", help="folder of a model, or its name on the Hugging Face Hub")
-    trace.add_argument("sentence", metavar="SENTENCE", help="one sentence, in quotes")
-    trace.add_argument("--translation", metavar="T", help="follow this translation, not the model's own")
+    trace.add_argument("sentence", type=typed, metavar="SENTENCE", help="one sentence, in quotes")
+    trace.add_argument("--translation", type=typed, metavar="T", help="follow this translation, not the model's own")
     trace.add_argument(
         "--values", type=cli.positive, metavar="N", help="numbers shown of each vector (default 6, on a page 8)"
     )
@@ -114,6 +116,7 @@ def add_attention_commands(commands: Any) -> None:
         "Measure what each attention head does over a corpus.",
         "Where it looks, how sharply, and how much depends on it.",
         HEADS_EXAMPLES,
+        searches=False,
     )
     add_corpus_options(heads, "pairs to measure on", required=True)
     heads.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -138,7 +141,7 @@ def add_attention_commands(commands: Any) -> None:
         type=cli.positive,
         default=6,
         metavar="N",
-        help="measure anew after each N-th of them is gone: others do the work of those (default 6)",
+        help="they go in N portions, and importance is measured anew before each (default 6)",
     )
     prune.add_argument("--output", required=True, metavar="FOLDER", help="where to write it; must be new or empty")
     prune.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -159,7 +162,15 @@ def add_corpus_options(command: argparse.ArgumentParser, what: str, required: bo
     corpus.add_argument("--source", metavar="S", help="language code or column of the source side")
     corpus.add_argument("--target", metavar="T", help="language code or column of the target side")
     corpus.add_argument("--split", default="validation", metavar="S", help="split of a data set (default: validation)")
-    corpus.add_argument("--pairs", type=cli.positive, default=200, metavar="N", help="take the first N (default 200)")
+    corpus.add_argument("--pairs", type=cli.positive, default=500, metavar="N", help="take the first N (default 500)")
+
+
+def typed(text: str) -> str:
+    """Reads a text of the command line, which is UTF-8 whatever the locale."""
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8") from error
 
 
 def share(text: str) -> float:
@@ -183,17 +194,21 @@ def run_attend(options: argparse.Namespace) -> None:
     search = cli.generate_options(options)
     if options.translation is not None and (search or options.nbest > 1):
         raise ValueError("--translation is looked at as it is: --nbest and the options of the search have no use then")
+    if options.corpus and not options.html:
+        raise ValueError("--corpus is for the page: give --html, too, or see `tinyseq heads`")
+    if options.png and options.html and os.path.realpath(options.png) == os.path.realpath(options.html):
+        raise ValueError(f"--png and --html are one file, {options.png}; give each its own")
     cli.check_output(options.png, "--png")
     cli.check_output(options.html, "--html")
     translator = cli.load_translator(options)
     model, tokenizer = translator.model, translator.tokenizer
     corpus = read_pairs(options, options.corpus, options.split, translator) if options.corpus else None
     if options.nbest > 1:
+        search.setdefault("num_beams", attention.beams_for(model, options.nbest))
         hypotheses = attention.maps_of_nbest(model, tokenizer, options.sentence, options.nbest, **search)
     else:
         hypotheses = [attention.maps(model, tokenizer, options.sentence, options.translation, **search)]
-    of_words = [found.of_words() for found in hypotheses]
-    shown = hypotheses if options.pieces else of_words
+    shown = hypotheses if options.pieces else [found.of_words() for found in hypotheses]
     where = (options.attention, options.layer, options.head)
     chosen = [visualization.choose(found, *where) for found in shown]
 
@@ -219,20 +234,23 @@ def run_attend(options: argparse.Namespace) -> None:
         except ValueError:  # of another family: the page then says that its heads can't be switched off
             can_switch = False
         if corpus is not None:
-            progress = cli.sys.stderr.isatty()
-            statistics = measure(model, tokenizer, *corpus, progress=progress)
+            how = {"batch_size": options.batch_size, "progress": cli.sys.stderr.isatty()}
+            statistics = measure(model, tokenizer, *corpus, **how)
             if can_switch:
-                statistics.importance = importance(model, tokenizer, *corpus[:2], progress=progress)
+                statistics.importance = importance(model, tokenizer, *corpus[:2], **how)
         else:
             totals = Totals()
-            totals.add(of_words[0])
+            totals.add(shown[0])
             statistics = totals.statistics("this sentence alone", removed_heads(model))
+        without = None  # of a translation that is given, nothing is translated once more
+        if can_switch and options.translation is None:
+            without = without_each_head(model, tokenizer, hypotheses[0], **search)
         page = visualization.attention_page(
             shown,
             statistics,
             model=options.model,
             unit="pieces" if options.pieces else "words",
-            without=without_each_head(model, tokenizer, hypotheses[0], **search) if can_switch else None,
+            without=without,
         )
         with cli.whole_file(options.html) as file:
             file.write(page.encode())
@@ -257,14 +275,15 @@ def run_trace(options: argparse.Namespace) -> None:
 
 def run_heads(options: argparse.Namespace) -> None:
     """`tinyseq heads`."""
-    from .heads import importance, measure
+    from .heads import attention_blocks, importance, measure
 
     translator = cli.load_translator(options)
     model, tokenizer = translator.model, translator.tokenizer
+    attention_blocks(model)  # refuses other families before the work
     corpus = read_pairs(options, options.corpus, options.split, translator)
-    progress = cli.sys.stderr.isatty()
-    statistics = measure(model, tokenizer, *corpus, progress=progress)
-    statistics.importance = importance(model, tokenizer, corpus.sources, corpus.targets, progress=progress)
+    how = {"batch_size": options.batch_size, "progress": cli.sys.stderr.isatty()}
+    statistics = measure(model, tokenizer, *corpus, **how)
+    statistics.importance = importance(model, tokenizer, *corpus[:2], **how)
     text = json.dumps(statistics.to_data(), indent=2, ensure_ascii=False) if options.json else str(statistics)
     cli.write_lines(cli.sys.stdout.buffer, [text])
 
@@ -280,6 +299,8 @@ def run_prune(options: argparse.Namespace) -> None:
     output = Path(options.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ValueError(f"{output}: is there already, and not empty; choose another folder")
+    if not output.exists():
+        cli.check_output(options.output)
     named = [Head.parse(text) for text in options.heads or ()]
     translator = cli.load_translator(options)
     model, tokenizer = translator.model, translator.tokenizer
@@ -290,9 +311,10 @@ def run_prune(options: argparse.Namespace) -> None:
         pruned = prune(model, named)
     else:
         count = round(options.share * sum(len(heads) for layers in heads_kept(model).values() for heads in layers))
-        pruned = prune_least_important(
-            model, tokenizer, corpus.sources, corpus.targets, count, rounds=options.rounds, progress=progress
-        )
+        if count == 0:
+            raise ValueError(f"--share {options.share} of the heads of this model is less than half a head")
+        how = {"rounds": options.rounds, "batch_size": options.batch_size, "progress": progress}
+        pruned = prune_least_important(model, tokenizer, *corpus[:2], count, **how)
 
     def write(aside: Path) -> None:
         pruned.save_pretrained(aside)
@@ -330,16 +352,17 @@ def run_prune(options: argparse.Namespace) -> None:
 
 def read_pairs(options: argparse.Namespace, files: list[str], split: str, translator: Any) -> Measured:
     """Returns the first pairs of a corpus that the model takes; says how many were passed over."""
-    from . import grammar
+    from .attention import tokenized
     from .corpus import load_corpus
     from .translation import is_blank
 
     pairs = load_corpus(files, source=options.source, target=options.target, split=split).pairs
     first = pairs.select(range(min(options.pairs, len(pairs))))
     sources, targets = list(first["source"]), list(first["target"])
-    links = [pair.alignment for pair in grammar.generate(split)][: len(first)] if files == ["grammar"] else None
+    links = links_of_grammar(sources, targets, split) if files == ["grammar"] else None
     limit = translator.source_limit()
-    lengths = [[len(ids) for ids in translator.encode(side)] for side in (sources, targets)]
+    sides = {"source": sources, "target": targets}
+    lengths = [[len(ids) for ids in tokenized(translator.tokenizer, texts, side)] for side, texts in sides.items()]
     takes = [
         max(both) <= limit and not is_blank(source) and not is_blank(target)
         for *both, source, target in zip(*lengths, sources, targets, strict=True)
@@ -359,3 +382,15 @@ def read_pairs(options: argparse.Namespace, files: list[str], split: str, transl
         [links[i] for i in places] if links is not None else None,
         f"{len(places):,} pairs of {' '.join(files)}" + (f" ({split})" if files == ["grammar"] else ""),
     )
+
+
+def links_of_grammar(sources: list[str], targets: list[str], split: str) -> list[Any]:
+    """Returns which words are translations of each other, for pairs of the built-in corpus in either direction."""
+    from . import grammar
+    from .corpus import SPLIT_ALIASES
+
+    known = {}
+    for pair in grammar.generate("validation" if split in SPLIT_ALIASES else split):
+        known[pair.source, pair.target] = pair.alignment
+        known[pair.target, pair.source] = tuple((j, i) for i, j in pair.alignment)
+    return [known[both] for both in zip(sources, targets, strict=True)]

@@ -1223,7 +1223,8 @@ FRAMES = (
     Frame("climb", "height wall tree", _UNFIT, "high steep slippery", "hungry curious bored"),
     Frame("jump over", "barrier gap", _UNFIT + " shy", "high wide deep slippery", "curious bored angry"),
     Frame("enter", "hollow", "tired sick scared nervous shy", "narrow deep damp flooded long", "hungry curious bored"),
-    Frame("eat", "apple pear orange bread cheese meat soup rice", "tired sick scared nervous bored angry",
+    Frame("eat", "apple pear orange lemon banana tomato egg potato bread cheese meat soup rice",
+          "tired sick scared nervous bored angry",
           "salty bitter sour rotten", "hungry", "fresh delicious"),
     Frame("drink", "milk water juice", "tired sick scared nervous angry", "salty bitter sour", "thirsty",
           "fresh delicious"),
@@ -1245,9 +1246,9 @@ def referent(rng: random.Random) -> Phrase:
     plural, of_animal = _chance(rng, 0.12), _chance(rng, 0.5)
     thing_noun = pick(rng, frame.objects)
     plural = plural and not thing_noun.mass
-    differ = _chance(rng, 0.7)
+    differ = _chance(rng, 0.5)
     animal_noun = rng.choice([noun for noun in _nouns("animal") if (noun.gender != thing_noun.gender) == differ])
-    in_favour = _chance(rng, 0.3)
+    in_favour = _chance(rng, 0.4)
     reasons = ((frame.thing_against, frame.thing_for), (frame.animal_against, frame.animal_for))[of_animal]
     noun = animal_noun if of_animal else thing_noun
     fitting = [_QUALITY[name] for name in reasons[in_favour].split() if noun.is_any(_QUALITY[name].fits)]
@@ -1362,7 +1363,7 @@ _CLAUSES: tuple[Family, ...] = (
     (8, relative),
     (6, passive),
     (5, giving),
-    (20, referent),
+    (24, referent),
     (5, two_clauses),
 )
 _QUESTIONS: tuple[Family, ...] = ((8, question), (5, wh_question))

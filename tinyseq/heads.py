@@ -121,7 +121,9 @@ class HeadStatistics:
             lines += ["", f"{name:<8}  head{titles}  role"]
             for layer, head in np.ndindex(self.entropy[name].shape):
                 cells = [
-                    f"{array[layer, head]:>{size}.{4 if title == 'importance' else 2}f}"
+                    f"{'-':>{size}}"
+                    if np.isnan(array[layer, head])
+                    else f"{array[layer, head]:>{size}.{4 if title == 'importance' else 2}f}"
                     for (title, array), size in zip(columns.items(), widths, strict=True)
                 ]
                 lines.append(f"layer {layer:<2}  {head:>4}" + "".join(cells) + f"  {self.role(name, layer, head)}")
@@ -155,16 +157,31 @@ def measure(
     Raises:
         ValueError: There is no pair, or one that is blank or too long.
     """
-    if not sources:
-        raise ValueError("there is no pair to measure heads on")
+    check_pairs(sources, targets, links)
     totals = Totals()
     with tqdm(total=len(sources), unit=" pairs", disable=not progress) as bar:
-        for start in range(0, len(sources), batch_size):
-            batch = slice(start, start + batch_size)
-            for i, found in enumerate(attention.maps_of_batch(model, tokenizer, sources[batch], targets[batch])):
-                totals.add(found.of_words(), links[start + i] if links is not None else None)
-                bar.update()
+        for batch in batches(sources, batch_size):
+            found = attention.maps_of_batch(model, tokenizer, [sources[i] for i in batch], [targets[i] for i in batch])
+            for i, one in zip(batch, found, strict=True):
+                totals.add(one.of_words(), links[i] if links is not None else None)
+            bar.update(len(batch))
     return totals.statistics(measured or f"{len(sources):,} pairs", removed_heads(model))
+
+
+def check_pairs(sources: Sequence[str], targets: Sequence[str], links: Sequence[Links] | None = None) -> None:
+    """Refuses sources, targets and links that are no pairs."""
+    if not sources:
+        raise ValueError("there is no pair to measure heads on")
+    for name, others in (("targets", targets), ("links", links)):
+        if others is not None and len(others) != len(sources):
+            raise ValueError(f"there are {len(sources)} sources and {len(others)} {name}; each source needs its own")
+
+
+def batches(sources: Sequence[str], batch_size: int) -> Iterator[list[int]]:
+    """Yields indices, sentences of like length together: little padding, and little memory but for the longest."""
+    by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    for start in range(0, len(sources), batch_size):
+        yield by_length[start : start + batch_size]
 
 
 class Totals:
@@ -194,13 +211,13 @@ class Totals:
         self.sums[key] = self.sums.get(key, 0) + values.sum(-1)
         self.rows[key] = self.rows.get(key, 0) + values.shape[-1]
 
-    def statistics(self, measured: str, removed: dict[str, np.ndarray]) -> HeadStatistics:
-        """Returns the means; of a head that is not there, NaN."""
+    def statistics(self, measured: str, removed: dict[str, np.ndarray] | None = None) -> HeadStatistics:
+        """Returns the means; of a head that is not there, by attention (layers, heads), NaN."""
         means: dict[str, dict[str, np.ndarray]] = {name: {} for name in ATTENTIONS}
         for (name, figure), total in self.sums.items():
             rows = self.rows[name, figure]
             if rows:
-                means[name][figure] = np.where(removed[name], np.nan, total / rows)
+                means[name][figure] = np.where(removed[name] if removed else False, np.nan, total / rows)
         return HeadStatistics(
             measured,
             entropy={name: means[name].pop("entropy") for name in ATTENTIONS},
@@ -268,17 +285,18 @@ def heads_kept(model: Any) -> dict[str, list[list[int]]]:
     """Returns by attention and layer the numbers of the heads that are there."""
     config = model.config
     if getattr(config, "kept_heads", None) is not None:
-        return config.kept_heads
+        return {name: [list(heads) for heads in layers] for name, layers in config.kept_heads.items()}
     layers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers, "cross": config.decoder_layers}
     return {name: [list(range(count)) for _ in range(layers[name])] for name, count in head_counts(model).items()}
 
 
-def removed_heads(model: Any) -> dict[str, np.ndarray]:
-    """Returns by attention which heads are not there: booleans, (layers, heads)."""
-    counts = head_counts(model)
+def removed_heads(model: Any) -> dict[str, np.ndarray] | None:
+    """Returns by attention which heads are not there: booleans, (layers, heads); `None` if all are."""
+    if getattr(model.config, "kept_heads", None) is None:
+        return None
     removed = {}
-    for name, layers in heads_kept(model).items():
-        removed[name] = np.ones((len(layers), counts[name]), dtype=bool)
+    for name, layers in model.config.kept_heads.items():
+        removed[name] = np.ones((len(layers), model.config.heads(name)), dtype=bool)
         for layer, heads in enumerate(layers):
             removed[name][layer, heads] = False
     return removed
@@ -297,7 +315,8 @@ def gated(model: Any, gates: dict[str, torch.Tensor]) -> Iterator[None]:
         def multiply(_module: nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
             states = arguments[0].unflatten(-1, (-1, head_dim))  # (batch or batch * beams, length, heads, head_dim)
             of_rows = gate.repeat_interleave(states.shape[0] // gate.shape[0], dim=0)
-            return ((states * of_rows[:, None, :, None]).flatten(-2),)
+            gated = states * of_rows[:, None, :, None]  # in float32, whatever the model's type
+            return (gated.to(states.dtype).flatten(-2),)
 
         return multiply
 
@@ -331,7 +350,7 @@ def importance(
     batch_size: int = 32,
     progress: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Returns how much depends on each head, by attention, (layers, heads); 0 for a head that is not there.
+    """Returns how much depends on each head, by attention, (layers, heads); NaN for a head that is not there.
 
     The gradient of a sentence's loss with respect to a gate on the head's output, its absolute value, summed over the
     sentences and divided by their target pieces (Michel et al. 2019, arXiv:1905.10650, Eq. 2): to first order, by how
@@ -348,31 +367,28 @@ def importance(
     Raises:
         ValueError: There is no pair, or one that is blank or too long.
     """
-    if not sources:
-        raise ValueError("there is no pair to measure heads on")
-    found = {name: gates[0].double().numpy() * 0 for name, gates in all_on(model, 1).items()}
+    check_pairs(sources, targets)
+    found = {name: np.zeros(gates.shape[1:]) for name, gates in all_on(model, 1).items()}
     pieces = 0
-    training = model.training
-    model.eval()
-    try:
-        with tqdm(total=len(sources), unit=" pairs", disable=not progress) as bar:
-            for start in range(0, len(sources), batch_size):
-                batch = slice(start, start + batch_size)
-                source_ids = attention.encode(model, tokenizer, sources[batch], "source")
-                target_ids = attention.encode(model, tokenizer, targets[batch], "target")
-                gates = {name: gate.requires_grad_() for name, gate in all_on(model, len(source_ids)).items()}
-                with torch.enable_grad(), gated(model, gates):
-                    labels = attention.padded(model, target_ids, -100)
-                    output = model(**attention.source_tensors(model, source_ids), labels=labels)
-                    count = int((labels >= 0).sum())
-                    gradients = torch.autograd.grad(output.loss * count, list(gates.values()))
-                for name, gradient in zip(gates, gradients, strict=True):
-                    found[name] += gradient.abs().sum(0).double().cpu().numpy()
-                pieces += count
-                bar.update(len(source_ids))
-    finally:
-        model.train(training)
-    return {name: total / pieces for name, total in found.items()}
+    with attention.as_it_was(model), tqdm(total=len(sources), unit=" pairs", disable=not progress) as bar:
+        model.eval()
+        for batch in batches(sources, batch_size):
+            source_ids = attention.encode(model, tokenizer, [sources[i] for i in batch], "source")
+            target_ids = attention.encode(model, tokenizer, [targets[i] for i in batch], "target")
+            gates = {name: gate.requires_grad_() for name, gate in all_on(model, len(batch)).items()}
+            with torch.enable_grad(), gated(model, gates):
+                labels = attention.padded(model, target_ids, -100)
+                output = model(**attention.source_tensors(model, source_ids), labels=labels)
+                count = int((labels >= 0).sum())
+                gradients = torch.autograd.grad(output.loss * count, list(gates.values()))
+            for name, gradient in zip(gates, gradients, strict=True):
+                found[name] += gradient.abs().sum(0).double().cpu().numpy()
+            pieces += count
+            bar.update(len(batch))
+    removed = removed_heads(model)
+    return {
+        name: np.where(removed[name] if removed else False, np.nan, total / pieces) for name, total in found.items()
+    }
 
 
 ROWS_AT_ONCE = 64  # sentences, each with another head switched off, that are translated together
@@ -389,26 +405,27 @@ def without_each_head(
     Args:
         model: Laid out as TinySeq, BART or Marian.
         tokenizer: Its tokenizer.
-        found: The maps of the translation, of pieces.
+        found: The maps of the translation, as the model made it.
         generate_options: Those that the translation was made with.
     """
     kept = heads_kept(model)
     each = [Head(name, layer, head) for name in ATTENTIONS for layer, heads in enumerate(kept[name]) for head in heads]
-    source_ids = tokenizer.convert_tokens_to_ids(found.source_pieces)
-    target_ids = tokenizer.convert_tokens_to_ids(found.target_pieces)
+    begun = [attention.begin_token(model), *found.target_ids]
     result: dict[str, list[list[dict[str, Any] | None]]] = {
         name: [[None] * gates.shape[2] for _ in range(gates.shape[1])] for name, gates in all_on(model, 1).items()
     }
-    with attention.looking(model):
+    with attention.as_it_was(model), torch.inference_mode():
+        model.eval()
         for start in range(0, len(each), ROWS_AT_ONCE):
             some = each[start : start + ROWS_AT_ONCE]
+            sources = [found.source_ids] * len(some)
             gates = all_on(model, len(some))
             for row, head in enumerate(some):
                 gates[head.attention][row, head.layer, head.head] = 0
             with gated(model, gates):
-                translated = attention.translate(model, [source_ids] * len(some), **generate_options)
-                _, _, scores = attention.read(model, [source_ids] * len(some), [target_ids] * len(some))
-            for head, ids, score in zip(some, translated, scores, strict=True):
+                translated = attention.translate(model, tokenizer, sources, warn=False, **generate_options)
+                _, scores = attention.read(model, sources, [begun] * len(some))
+            for head, (_, *ids), score in zip(some, translated, scores, strict=True):
                 text = attention.as_text(tokenizer, ids)
                 loss = round(found.score - score, 5)
                 result[head.attention][head.layer][head.head] = {"text": text, "loss": loss}

@@ -614,6 +614,11 @@ class TinySeqStack(TinySeqPreTrainedModel):
         self.layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps) if config.normalize_before else None
         self.gradient_checkpointing = False
 
+    def post_init(self):
+        super().post_init()
+        if self.config.kept_heads is not None:  # layers of unequal numbers of heads are not shared out over processes
+            self._tp_plan = {name: how for name, how in self._tp_plan.items() if "attn" not in name}
+
     def embed(
         self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, side: str, past_length: int = 0
     ) -> torch.Tensor:

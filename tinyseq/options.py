@@ -17,6 +17,7 @@ from .configuration_tinyseq import TinySeqConfig, option_names
 
 # Decided by the tokenizer, not by whoever trains
 NOT_FOR_TRAINING = (
+    "kept_heads",
     "vocab_size",
     "pad_token_id",
     "eos_token_id",

@@ -36,6 +36,8 @@ def prune(model: Any, heads: Iterable[Head]) -> Any:
             f"heads of a {model.config.model_type!r} model can't be removed, as its configuration has no place to say "
             f"so; give a TinySeq model"
         )
+    if hasattr(model, "peft_config"):
+        raise ValueError("the model has an adapter, whose shapes fit all heads; merge it first: merge_and_unload()")
     before = heads_kept(model)
     after = {name: [list(layer) for layer in layers] for name, layers in before.items()}
     for head in heads:
@@ -111,6 +113,7 @@ def prune_least_important(
     count: int,
     *,
     rounds: int = 6,
+    batch_size: int = 32,
     progress: bool = False,
 ) -> Any:
     """Returns a copy of a model without the `count` heads on which least depends, measured over pairs.
@@ -125,6 +128,7 @@ def prune_least_important(
         targets: Their translations.
         count: How many heads to remove.
         rounds: In how many portions.
+        batch_size: Pairs at once.
         progress: Whether to draw a bar for each round on stderr.
 
     Raises:
@@ -136,6 +140,6 @@ def prune_least_important(
         raise ValueError(f"{count} heads can't be removed: from 0 to {most} can, as one of each layer must stay")
     for part in np.array_split(np.arange(count), rounds):
         if len(part):
-            found = importance(model, tokenizer, sources, targets, progress=progress)
+            found = importance(model, tokenizer, sources, targets, batch_size=batch_size, progress=progress)
             model = prune(model, least_important(found, heads_kept(model), len(part)))
     return model

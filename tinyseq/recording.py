@@ -20,19 +20,6 @@ from transformers.modeling_utils import AttentionInterface
 IMPLEMENTATION = "tinyseq_trace"  # the name of the attention function that records
 
 
-@contextmanager
-def as_it_was(model: Any) -> Iterator[None]:
-    """Puts back which modules were training, and the attention implementation."""
-    training = {module: module.training for module in model.modules()}
-    implementation = model.config._attn_implementation
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(implementation)
-        for module, was_training in training.items():
-            module.training = was_training
-
-
 @dataclass
 class Recording:
     """What a stack's modules were given and gave: arrays of one sentence by name."""

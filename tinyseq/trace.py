@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .recording import Recording, as_it_was, record
+from .attention import as_it_was, begin_token, pieces_of
+from .recording import Recording, record
 from .translation import Translator, check_texts, clean, is_blank, quiet
 
 TOP = 5  # pieces shown of each distribution over the vocabulary
@@ -165,7 +166,7 @@ def trace(model: Any, tokenizer: Any, source: str, target: str | None = None) ->
             begun = getattr(output, "sequences", output)  # (1, 1 + target_len)
         else:
             labels = encoded(model, tokenizer, "target", target)
-            begun = torch.cat([labels.new_full((1, 1), model.config.decoder_start_token_id), labels], dim=1)
+            begun = torch.cat([labels.new_full((1, 1), begin_token(model)), labels], dim=1)
         translation = tokenizer.decode(begun[0], skip_special_tokens=True, clean_up_tokenization_spaces=False)
         if target is None and (model.generation_config.num_beams or 1) > 1:
             with quiet():
@@ -179,12 +180,12 @@ def trace(model: Any, tokenizer: Any, source: str, target: str | None = None) ->
         recording = record(model, inputs, begun[:, :-1])
 
     def pieces(ids: torch.Tensor) -> list[str]:
-        return tokenizer.convert_ids_to_tokens(ids[0].tolist())
+        return pieces_of(tokenizer, ids[0].tolist())
 
     story = Story(model, recording, pieces(source_ids), [BEGIN, *pieces(begun[:, 1:-1])])
     story.encoder(source_ids[0].cpu().numpy())
     story.decoder(begun[0].cpu().numpy())
-    vocabulary = tokenizer.convert_ids_to_tokens(list(range(recording["decoding.logits"].shape[-1])))
+    vocabulary = pieces_of(tokenizer, range(recording["decoding.logits"].shape[-1]))
     story.decoding(begun[0, 1:].cpu().numpy(), vocabulary, translation, is_given=target is not None)
     return Trace(clean(source), translation, notes, story.steps)
 

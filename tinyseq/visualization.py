@@ -6,11 +6,13 @@ The PNGs need Matplotlib (`pip install tinyseq[viz]`); the rest needs nothing.
 
 import base64
 import unicodedata
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+from transformers.utils import logging
 
 from . import pages
 from .attention import AttentionMaps
@@ -20,7 +22,14 @@ from .heads import HeadStatistics
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+logger = logging.get_logger(__name__)
+
 SHADES = ((0.75, "█"), (0.5, "▓"), (0.25, "▒"), (0.1, "░"), (0.005, "·"))  # from this weight on
+FONTS = (  # beside Matplotlib's own, which has no Chinese, Hindi, Thai ...; those that are installed are used
+    "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "PingFang SC",
+    "Hiragino Sans", "Microsoft YaHei", "SimHei", "Noto Sans Devanagari", "Noto Sans Thai", "Noto Sans Arabic",
+    "Noto Sans Hebrew", "Noto Sans", "Arial Unicode MS",
+)  # fmt: skip
 LONGEST_LABEL = 14  # columns of the terminal; what is longer is cut, with "…"
 WHAT = {
     "encoder": "the encoder's self-attention: where each source word (row) looks in the source (columns)",
@@ -197,10 +206,24 @@ def new_figure(size: tuple[float, float]) -> "Figure":
 
 
 def save(figure: "Figure", path: Path | BinaryIO) -> None:
-    """Writes a figure as PNG."""
+    """Writes a figure as PNG, in fonts that are there for its scripts; says so where there are none."""
+    from matplotlib import font_manager, rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
 
-    FigureCanvasAgg(figure).print_png(path)
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    families = ["DejaVu Sans", *(family for family in FONTS if family in installed)]
+    with rc_context({"font.family": families}), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for text in figure.findobj(Text):
+            text.set_fontfamily(families)
+        FigureCanvasAgg(figure).print_png(path)
+    missing = sum("missing from font" in str(warning.message) for warning in caught)
+    if missing:
+        logger.warning(
+            f"{missing} characters have no glyph in the fonts of this machine and are boxes in the picture; install a "
+            f"font for them, such as Noto Sans CJK, or make the page, for which the browser finds one."
+        )
 
 
 def draw_curve(lines: Sequence[dict], path: Path) -> None:
