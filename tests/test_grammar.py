@@ -407,9 +407,7 @@ OF_THE_LIVING = set(
 
 def singular_of(noun):
     irregular = {"ratones": "ratón", "túneles": "túnel", "árboles": "árbol", "animales": "animal", "limones": "limón"}
-    return irregular.get(noun) or (
-        noun if noun in ANIMALS or noun in THINGS else noun.removesuffix("s")
-    )
+    return irregular.get(noun) or (noun if noun in ANIMALS or noun in THINGS else noun.removesuffix("s"))
 
 
 def test_the_adjective_of_the_reason_alone_decides_the_referent_and_its_form_shows_it(everything):
