@@ -617,7 +617,8 @@ class TinySeqStack(TinySeqPreTrainedModel):
     def post_init(self):
         super().post_init()
         if self.config.kept_heads is not None:  # layers of unequal numbers of heads are not shared out over processes
-            self._tp_plan = {name: how for name, how in self._tp_plan.items() if "attn" not in name}
+            for name in [name for name in self.tp_plan if "attn" in name]:
+                del self.tp_plan[name]
 
     def embed(
         self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, side: str, past_length: int = 0
