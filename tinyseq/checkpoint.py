@@ -443,8 +443,7 @@ def average_checkpoints(folders: Sequence[Path], output: Path) -> None:
     folders, output = [Path(folder) for folder in folders], Path(output)
     if len(folders) < 2:
         raise ValueError(f"an average is made of 2 models or more, and {len(folders)} was given")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ValueError(f"{output}: is there already, and not empty; choose another folder")
+    check_is_free(output)
     for folder in folders:
         for name in ("config.json", WEIGHTS):
             if not (folder / name).is_file():
@@ -463,6 +462,12 @@ def average_checkpoints(folders: Sequence[Path], output: Path) -> None:
         save_file(weights, aside / WEIGHTS, metadata={"format": "pt"})  # Transformers asks for the metadata
 
     save_whole(output, write)
+
+
+def check_is_free(folder: Path) -> None:
+    """Refuses to write a model over what is there: a file, or a folder that holds something."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder}: is there already, and not empty; choose another folder")
 
 
 def check_alike(folder: Path, other: Path) -> None:

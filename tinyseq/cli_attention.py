@@ -290,15 +290,14 @@ def run_heads(options: argparse.Namespace) -> None:
 
 def run_prune(options: argparse.Namespace) -> None:
     """`tinyseq prune`."""
-    from .checkpoint import save_whole
+    from .checkpoint import check_is_free, save_whole
     from .evaluation import score
-    from .heads import Head, heads_kept
+    from .heads import Head, heads_kept, number_of_heads
     from .pruning import prune, prune_least_important
     from .translation import Translator
 
     output = Path(options.output)
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ValueError(f"{output}: is there already, and not empty; choose another folder")
+    check_is_free(output)
     if not output.exists():
         cli.check_output(options.output)
     named = [Head.parse(text) for text in options.heads or ()]
@@ -310,7 +309,7 @@ def run_prune(options: argparse.Namespace) -> None:
     if named:
         pruned = prune(model, named)
     else:
-        count = round(options.share * sum(len(heads) for layers in heads_kept(model).values() for heads in layers))
+        count = round(options.share * number_of_heads(model))
         if count == 0:
             raise ValueError(f"--share {options.share} of the heads of this model is less than half a head")
         how = {"rounds": options.rounds, "batch_size": options.batch_size, "progress": progress}
@@ -332,7 +331,7 @@ def run_prune(options: argparse.Namespace) -> None:
         )
         scores = score(found.texts, test.targets)
         figures[when] = {
-            "heads": sum(len(heads) for layers in heads_kept(which).values() for heads in layers),
+            "heads": number_of_heads(which),
             "parameters": sum(parameter.numel() for parameter in which.parameters()),
             "bleu": scores.bleu,
             "chrf": scores.chrf,

@@ -290,6 +290,11 @@ def heads_kept(model: Any) -> dict[str, list[list[int]]]:
     return {name: [list(range(count)) for _ in range(layers[name])] for name, count in head_counts(model).items()}
 
 
+def number_of_heads(model: Any) -> int:
+    """Returns how many heads are there, in all layers of all attentions."""
+    return sum(len(heads) for layers in heads_kept(model).values() for heads in layers)
+
+
 def removed_heads(model: Any) -> dict[str, np.ndarray] | None:
     """Returns by attention which heads are not there: booleans, (layers, heads); `None` if all are."""
     if getattr(model.config, "kept_heads", None) is None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .attention import as_it_was, begin_token, pieces_of
+from .attention import as_it_was, begin_token, pieces_of, tokenized
 from .recording import Recording, record
 from .translation import Translator, check_texts, clean, is_blank, quiet
 
@@ -203,8 +203,7 @@ def encoded(model: Any, tokenizer: Any, side: str, text: str) -> torch.Tensor:
     check_texts([text])
     if is_blank(text):
         raise ValueError(f"{side}={text!r} has no visible character, so there is nothing to follow; give a sentence")
-    name = "text" if side == "source" else "text_target"
-    ids = tokenizer(**{name: clean(text)}, truncation=False, verbose=False)["input_ids"]
+    (ids,) = tokenized(tokenizer, [text], side)
     limit = Translator(model, tokenizer).source_limit()
     if len(ids) > limit:
         raise ValueError(
