@@ -83,9 +83,13 @@ def check_launcher() -> None:
 def check_distribution(accelerator: Accelerator, ema_decay: float) -> None:
     """Refuses, at the start, a way of sharing the work that would fail later or that Accelerate would not follow.
 
+    Every process comes to the same answer by itself, so it waits until all have joined: one that is still joining
+    when another ends would fail for that, and hide the reason.
+
     Raises:
         ValueError: With the reason.
     """
+    accelerator.wait_for_everyone()
     kind = accelerator.distributed_type
     is_sharded = kind == DistributedType.FSDP
     if not is_sharded and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":

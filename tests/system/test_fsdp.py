@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 import re
+import time
 
 import accelerate
 import pytest
@@ -124,6 +125,27 @@ def test_what_cannot_be_sharded_is_refused_at_the_start(corpus, tmp_path, plugin
     assert reason in run.text
     assert "Traceback" not in run.text
     assert not (tmp_path / "run").exists()
+
+
+def join_late(train):
+    """Makes a process need the first one, which keeps the group's addresses, when that is long done with joining."""
+    shard(train, fsdp_version=1)
+
+    class Late(train.Accelerator):
+        def __init__(self, **keywords):
+            super().__init__(**keywords)
+            time.sleep(3)
+            torch.distributed.distributed_c10d._get_default_store().add("joined", 1)
+
+    train.Accelerator = Late
+
+
+def test_a_refusal_waits_for_a_process_that_is_still_joining(corpus, tmp_path):
+    sabotage = {0: ([], None, functools.partial(shard, fsdp_version=1)), 1: ([], None, join_late)}
+    run = Run.forked(options(corpus, tmp_path / "run"), tmp_path / "out", 2, sabotage)
+    assert run.end() == [1, 1], run.text
+    assert run.text.count("use FSDP 2") == 2
+    assert "Traceback" not in run.text
 
 
 def use_deepspeed(train):
