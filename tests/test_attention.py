@@ -155,9 +155,9 @@ def test_a_translation_that_hits_the_length_limit_is_told(model, tokenizer, capl
     "sources, targets, message",
     [
         ([SOURCE, " \u200b"], None, r"source 1 is ' .*': there is nothing in it to look at"),
-        ([SOURCE], [""], "target 0 is '': there is nothing"),
-        (["milk " * 30], None, r"source 0 has \d+ pieces and the model takes 40; look at a part of it: 'milk"),
-        ([SOURCE], ["milk " * 30], r"target 0 has \d+ pieces and the model takes 40"),
+        ([SOURCE], [""], "the target is '': there is nothing"),
+        (["milk " * 30], None, r"the source has \d+ pieces and the model takes 40; look at a part of it: 'milk"),
+        ([SOURCE], ["milk " * 30], r"the target has \d+ pieces and the model takes 40"),
         ([SOURCE], ["a", "b"], "there are 1 sources and 2 targets"),
     ],
 )

@@ -204,7 +204,7 @@ def test_a_sentence_can_not_end_the_script_that_it_stands_in(run, model, tmp_pat
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ((" ",), "source 0 is ' ': there is nothing in it to look at"),
+        ((" ",), "the source is ' ': there is nothing in it to look at"),
         (("dogs", "--layer", "2"), "layer=2: the layers of this attention are 0 to 1"),
         (("dogs", "--head", "9"), "head=9: the heads of this attention are 0 to 3"),
         (("dogs", "--nbest", "3", "--num_beams", "2"), "n=3 is more than num_beams=2"),
@@ -408,7 +408,7 @@ def test_trace_writes_a_page(run, model, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ((" ",), "source=' ' has no visible character"),
+        ((" ",), "the source is ' ': there is nothing in it to look at"),
         (("dogs " * 40,), "and the model takes 30"),
         (("dogs", "--html", "no/trace.html"), "--html no/trace.html: the folder"),
     ],

@@ -242,11 +242,11 @@ def test_one_embedding_module_for_both_sides_is_told_apart(model, tokenizer):
 
 
 def test_what_can_not_be_followed_is_refused_with_what_to_do(model, tokenizer):
-    with pytest.raises(ValueError, match="source=' \\\\n' has no visible character.*give a sentence"):
+    with pytest.raises(ValueError, match="the source is ' \\\\n': there is nothing in it to look at; give a sentence"):
         trace(model, tokenizer, " \n")
-    with pytest.raises(ValueError, match="target='' has no visible character"):
+    with pytest.raises(ValueError, match="the target is '': there is nothing"):
         trace(model, tokenizer, SOURCE, "")
-    with pytest.raises(ValueError, match=r"source has \d+ pieces and the model takes 40; give a shorter one"):
+    with pytest.raises(ValueError, match=r"source has \d+ pieces and the model takes 40; look at a part of it"):
         trace(model, tokenizer, "xyz " * 30)
     with pytest.raises(ValueError, match=r"target has \d+ pieces and the model takes 40"):
         trace(model, tokenizer, SOURCE, "xyz " * 30)

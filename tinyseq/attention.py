@@ -261,15 +261,15 @@ def encode(model: Any, tokenizer: Any, texts: Sequence[str], side: str) -> list[
     """
     check_texts(texts)
     limit = Translator(model, tokenizer).source_limit()
-    for index, text in enumerate(texts):
+    names = [f"{side} {index}" for index in range(len(texts))] if len(texts) > 1 else [f"the {side}"]
+    for name, text in zip(names, texts, strict=True):
         if is_blank(text):
-            raise ValueError(f"{side} {index} is {text!r}: there is nothing in it to look at; give a sentence")
+            raise ValueError(f"{name} is {text!r}: there is nothing in it to look at; give a sentence")
     found = tokenized(tokenizer, texts, side)
-    for index, ids in enumerate(found):
+    for name, text, ids in zip(names, texts, found, strict=True):
         if len(ids) > limit:
             raise ValueError(
-                f"{side} {index} has {len(ids)} pieces and the model takes {limit}; look at a part of it: "
-                f"{texts[index]!r}"
+                f"{name} has {len(ids)} pieces and the model takes {limit}; look at a part of it: {text!r}"
             )
     return found
 

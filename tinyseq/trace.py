@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .attention import as_it_was, begin_token, pieces_of, tokenized
+from .attention import as_it_was, begin_token, encode, pieces_of
 from .recording import Recording, record
-from .translation import Translator, check_texts, clean, is_blank, quiet
+from .translation import Translator, clean, quiet
 
 TOP = 5  # pieces shown of each distribution over the vocabulary
 WIDE = ("d_model", "head_dim", "heads * head_dim", "ffn_dim", "vocab")  # axes of which a table shows the first few
@@ -200,16 +200,7 @@ def encoded(model: Any, tokenizer: Any, side: str, text: str) -> torch.Tensor:
     """Returns the ids of a text, (1, length), with the end token; refuses what the model can't translate."""
     if not isinstance(text, str):
         raise TypeError(f"{side} is of type {type(text).__name__}; give one sentence as a str")
-    check_texts([text])
-    if is_blank(text):
-        raise ValueError(f"{side}={text!r} has no visible character, so there is nothing to follow; give a sentence")
-    (ids,) = tokenized(tokenizer, [text], side)
-    limit = Translator(model, tokenizer).source_limit()
-    if len(ids) > limit:
-        raise ValueError(
-            f"the {side} has {len(ids)} pieces and the model takes {limit}; give a shorter one, or a part of it"
-        )
-    return torch.tensor([ids], device=model.device)
+    return torch.tensor(encode(model, tokenizer, [text], side), device=model.device)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
