@@ -166,6 +166,15 @@ def test_what_has_no_maps_is_refused(model, tokenizer, sources, targets, message
         attention.maps_of_batch(model, tokenizer, sources, targets)
 
 
+def test_the_beams_of_a_generation_config_are_those_of_the_search(model, tokenizer, monkeypatch):
+    searched = []
+    generate = model.generate
+    monkeypatch.setattr(model, "generate", lambda **given: searched.append(given["num_beams"]) or generate(**given))
+    options = GenerationConfig(num_beams=5, max_new_tokens=5)
+    attention.maps_of_nbest(model, tokenizer, SOURCE, 2, generation_config=options)
+    assert searched == [5]
+
+
 def test_more_hypotheses_than_beams_are_refused(model, tokenizer):
     with pytest.raises(ValueError, match="n=4 is more than num_beams=3, the translations that the search keeps"):
         attention.maps_of_nbest(model, tokenizer, SOURCE, 4, num_beams=3)
@@ -173,6 +182,11 @@ def test_more_hypotheses_than_beams_are_refused(model, tokenizer):
         attention.maps_of_nbest(model, tokenizer, SOURCE, 0)
     with pytest.raises(ValueError, match="num_return_sequences=2: n=3 says how many"):
         attention.maps_of_nbest(model, tokenizer, SOURCE, 3, num_return_sequences=2)
+    with pytest.raises(ValueError, match="n=4 is more than num_beams=3"):
+        attention.maps_of_nbest(model, tokenizer, SOURCE, 4, generation_config=GenerationConfig(num_beams=3))
+    for drawn in ({"do_sample": True}, {"generation_config": GenerationConfig(do_sample=True)}):
+        with pytest.raises(ValueError, match="do_sample=True: the n best are those of a beam search"):
+            attention.maps_of_nbest(model, tokenizer, SOURCE, 2, **drawn)
     with pytest.raises(ValueError, match=r"for several there is maps_of_nbest\(\)"):
         attention.maps(model, tokenizer, SOURCE, num_beams=3, num_return_sequences=2)
 

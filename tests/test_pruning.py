@@ -180,3 +180,24 @@ def test_importance_is_measured_anew_in_each_round(tokenizer, monkeypatch):
     assert sum(len(layer) for layers in pruned.config.kept_heads.values() for layer in layers) == 13
     with pytest.raises(ValueError, match="14 heads can't be removed: from 0 to 13 can"):
         prune_least_important(model, tokenizer, SOURCES, TARGETS, 14)
+
+
+def test_nothing_removed_is_a_copy_too(tokenizer):
+    model = random_model(tokenizer)
+    same = prune_least_important(model, tokenizer, SOURCES, TARGETS, 0)
+    assert same is not model
+    assert heads.heads_kept(same) == heads.heads_kept(model)
+
+
+@pytest.mark.parametrize("rounds", [0, -1])
+def test_no_rounds_are_refused(tokenizer, rounds):
+    with pytest.raises(ValueError, match=f"rounds={rounds} must be 1 or more"):
+        prune_least_important(random_model(tokenizer), tokenizer, SOURCES, TARGETS, 2, rounds=rounds)
+
+
+@pytest.mark.parametrize("figure", [np.nan, np.inf])
+def test_importance_that_has_no_order_removes_nothing(figure):
+    figures = {"encoder": np.array([[0.1, 0.2, 0.3], [0.4, figure, 0.6]])}
+    with pytest.raises(ValueError, match=rf"importance of encoder\.1\.1 is {figure}.*float32"):
+        least_important(figures, {"encoder": [[0, 1, 2], [0, 1, 2]]}, 1)
+    assert least_important(figures, {"encoder": [[0, 1, 2], [0, 2]]}, 1) == [Head("encoder", 0, 0)]  # it is not there

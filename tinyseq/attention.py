@@ -155,21 +155,25 @@ def maps_of_nbest(model: Any, tokenizer: Any, source: str, n: int, **generate_op
         generate_options: For `model.generate`.
 
     Raises:
-        ValueError: As in `maps`; or `n` is below 1, or more than the beams that were asked for.
+        ValueError: As in `maps`; or `n` is below 1, or more than the beams that were asked for; or sampling was.
     """
     if generate_options.get("num_return_sequences", n) != n:
         raise ValueError(f"num_return_sequences={generate_options['num_return_sequences']}: n={n} says how many")
-    beams = generate_options.get("num_beams")
     if n < 1:
         raise ValueError(f"n={n} must be 1 or more")
-    if beams is not None and n > beams:
+    given = generate_options.get("generation_config")
+    if generate_options.get("do_sample", getattr(given, "do_sample", None)):
+        raise ValueError("do_sample=True: the n best are those of a beam search, which draws nothing; leave it out")
+    beams = generate_options.get("num_beams") or getattr(given, "num_beams", None)
+    if beams is None:
+        beams = beams_for(model, n)
+    elif n > beams:
         raise ValueError(f"n={n} is more than num_beams={beams}, the translations that the search keeps")
-    options = {**generate_options, "num_beams": beams_for(model, n) if beams is None else beams, "do_sample": False}
+    options = {**generate_options, "num_beams": beams, "do_sample": False, "num_return_sequences": n}
     with as_it_was(model), torch.inference_mode():
         model.eval()
         ids = encode(model, tokenizer, [source], "source")
-        begun = translate(model, tokenizer, ids, **{**options, "num_return_sequences": n})
-        return look(model, tokenizer, [source] * n, ids * n, begun)
+        return look(model, tokenizer, [source] * n, ids * n, translate(model, tokenizer, ids, **options))
 
 
 def beams_for(model: Any, n: int) -> int:

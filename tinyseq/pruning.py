@@ -91,11 +91,17 @@ def least_important(
         count: How many.
 
     Raises:
-        ValueError: So many can't be removed.
+        ValueError: So many can't be removed, or the importance of one is no finite number.
     """
     candidates = []
     for name, layers in kept.items():
         for layer, heads in enumerate(layers):
+            for head in heads:
+                if not np.isfinite(figures[name][layer, head]):
+                    raise ValueError(
+                        f"the importance of {Head(name, layer, head)} is {figures[name][layer, head]}, which has no "
+                        f"place in an order; measure it with weights in float32"
+                    )
             by_importance = sorted(heads, key=lambda head: figures[name][layer, head])
             candidates += [(figures[name][layer, head], Head(name, layer, head)) for head in by_importance[:-1]]
     if not 0 <= count <= len(candidates):
@@ -132,12 +138,16 @@ def prune_least_important(
         progress: Whether to draw a bar for each round on stderr.
 
     Raises:
-        ValueError: So many can't be removed, since one of each layer must stay; or as in `prune` and `importance`.
+        ValueError: So many can't be removed, since one of each layer must stay; `rounds` is below 1; or as in `prune`,
+            `importance` and `least_important`.
     """
+    if rounds < 1:
+        raise ValueError(f"rounds={rounds} must be 1 or more")
     kept = heads_kept(model)
     most = sum(len(heads) - 1 for layers in kept.values() for heads in layers)
     if not 0 <= count <= most:
         raise ValueError(f"{count} heads can't be removed: from 0 to {most} can, as one of each layer must stay")
+    model = prune(model, [])
     for part in np.array_split(np.arange(count), rounds):
         if len(part):
             found = importance(model, tokenizer, sources, targets, batch_size=batch_size, progress=progress)
