@@ -117,7 +117,7 @@ class RunOptions:
     )
     drop: list[str] | None = option(
         "kinds of suspicious training pairs to leave out, or 'all': duplicate, test_pair, identical, length_ratio, "
-        "script, control, too_long; they are counted and kept otherwise (`tinyseq corpus` shows them)"
+        "script, header, control, too_long; they are counted and kept otherwise (`tinyseq corpus` shows them)"
     )
 
     # tokenizer

@@ -3,9 +3,11 @@
 Oracles: the pairs that the test wrote, and `bytes.count(b"\\n")`, which is what `wc -l` counts.
 """
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import sys
 import threading
@@ -120,6 +122,25 @@ def test_gzip_is_recognised_by_content_not_by_name(put):
 
 def test_gzip_members_written_one_after_the_other_are_read_as_one_file(put):
     assert list(read_lines(put("a.gz", gzip.compress(b"one\ntw") + gzip.compress(b"o\n")))) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("content", "packer", "unpacker"),
+    [
+        (bz2.compress(b"one\ttwo\n"), "bzip2", "bunzip2"),
+        (lzma.compress(b"one\ttwo\n"), "xz", "unxz"),
+        (pa.compress(b"one\ttwo\n", codec="zstd", asbytes=True), "zstd", "unzstd"),
+        (b"PK\x03\x04\x14\x00rest", "zip", "unzip"),
+        (gzip.compress(bz2.compress(b"one\ttwo\n")), "bzip2", "bunzip2"),
+    ],
+    ids=["bzip2", "xz", "zstd", "zip", "bzip2 in gzip"],
+)
+@pytest.mark.parametrize("on_bad_row", ["stop", "skip"])
+def test_a_file_that_is_packed_otherwise_is_refused_with_what_unpacks_it(put, content, packer, unpacker, on_bad_row):
+    path = put("a.tsv", content)
+    with pytest.raises(CorpusError, match=rf"a\.tsv: is packed by {packer}; .*gzip. Unpack it first: {unpacker} "):
+        load_corpus(path, on_bad_row=on_bad_row)
+    assert list(read_lines(put("b", "BZh is no mark\n"))) == ["BZh is no mark"]
 
 
 def test_a_gzip_file_that_was_cut_short_is_named(put):
@@ -290,6 +311,12 @@ def test_columns_of_a_tsv_without_header_are_chosen_by_number(put):
 
 def test_a_header_that_says_source_and_target_is_not_a_pair(put):
     assert pairs_of(load_corpus(put("a.tsv", "source\ttarget\n" + TSV))) == PAIRS
+
+
+def test_a_row_that_may_be_a_header_is_a_pair_and_told(put):
+    corpus = load_corpus(put("a.tsv", "en\tde\n" + TSV))
+    assert pairs_of(corpus) == [("en", "de"), *PAIRS]
+    assert corpus.report.places["header"] == [f"{put('a.tsv', '')}:1"]
 
 
 @pytest.mark.parametrize("wrong", ["en_XX", "4", "0"])

@@ -12,6 +12,7 @@ FAULTY = {
     "test_pair": ("Held out.", "Nicht zum Lernen."),
     "duplicate": ("A dog runs.", "Ein Hund rennt."),
     "identical": ("Copyright Smith", " copyright  SMITH"),
+    "header": ("en", "pt_BR"),
     "control": ("a bell\x07", "eine Glocke"),
     "too_long": ("word " * 401, "Wort " * 399),
     "length_ratio": ("A cat.", "Eine Katze, die gar nicht mehr aufhören will."),

@@ -29,12 +29,14 @@ KINDS = {
     "test_pair": "its source is also among the test or validation pairs",
     "duplicate": "the same pair was there before",
     "identical": "both sides are the same text",
+    "header": "language codes: a header, if --source and --target name them",
     "control": "a control character other than tab, LF and CR",
     "too_long": f"a side has over {MOST_CHARACTERS:,} characters",
     "length_ratio": f"a side is over {MOST_RATIO} times as long as the other plus {RATIO_SLACK} characters",
     "script": "a side is in another script than the rest of its side",
 }
 
+CODE = re.compile(r"[a-z]{2}([-_][a-zA-Z]{2,4})?|src|tgt|trg")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 CJK = "CJK"  # written together, so one script: Han, kana, Hangul, Bopomofo
 CJK_NAMES = ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO")
@@ -214,6 +216,7 @@ class Checks:
             "test_pair": self.is_test_pair,
             "duplicate": self.is_duplicate,
             "identical": self.is_identical,
+            "header": self.is_header,
             "control": self.has_control,
             "too_long": self.is_too_long,
             "length_ratio": self.is_uneven,
@@ -256,6 +259,9 @@ class Checks:
     def is_identical(self, pair: _Pair) -> bool:
         """Numbers and punctuation are the same in many languages."""
         return pair.source_key == pair.target_key and any(map(str.isalpha, pair.source_key))
+
+    def is_header(self, pair: _Pair) -> bool:
+        return bool(CODE.fullmatch(pair.source) and CODE.fullmatch(pair.target))
 
     def has_control(self, pair: _Pair) -> bool:
         is_plain = pair.source.isprintable() and pair.target.isprintable()  # true of nearly all, and faster to tell

@@ -31,6 +31,12 @@ import pyarrow.parquet as pq
 
 STDIN = "-"
 JSON_NAMES = (".json", ".jsonl", ".ndjson")
+PACKED = {  # how files begin that are no text: what packed them, and what unpacks them
+    rb"BZh[1-9]1AY&SY": ("bzip2", "bunzip2"),
+    rb"\xfd7zXZ\0": ("xz", "unxz"),
+    rb"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    rb"PK\x03\x04": ("zip", "unzip"),  # .xlsx, .ods and .docx are such, too
+}
 ROWS_AT_ONCE = 1_000  # of a Parquet file or data set, that become Python strings together
 LOOK_AHEAD = 100  # rows seen before the columns of a table, or the keys of JSON objects, are settled
 
@@ -164,7 +170,7 @@ def read_lines(path: str | os.PathLike[str], *, on_bad_bytes: str = "stop") -> I
         on_bad_bytes: "stop" raises at bytes that are not UTF-8, naming file, line and byte; "replace" puts U+FFFD.
 
     Raises:
-        CorpusError: The file is missing (at once), or not UTF-8 or a damaged gzip file (when the reading gets there).
+        CorpusError: The file is missing (at once), or not UTF-8, a damaged gzip file or packed otherwise (when the reading gets there).
     """
     path = os.fspath(path)
     decoder = Decoder(on_bad_bytes)
@@ -201,6 +207,12 @@ def _open_bytes(path: str) -> Iterator[BinaryIO]:
             stream: Any = raw if hasattr(raw, "peek") else io.BufferedReader(raw)
             if stream.peek(2).startswith(b"\x1f\x8b"):
                 stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))
+            for mark, (packer, unpacker) in PACKED.items():
+                if re.match(mark, stream.peek(16)):
+                    raise CorpusError(
+                        f"{path}: is packed by {packer}; text is read plain or packed by gzip. Unpack it first: "
+                        f"{unpacker} {path}"
+                    )
             if _looks_like_utf16(stream.peek(4096)[:4096]):
                 raise CorpusError(
                     f"{path}: looks like UTF-16, not UTF-8. Convert it first: iconv -f utf-16 -t utf-8 {path}"
