@@ -170,7 +170,8 @@ def read_lines(path: str | os.PathLike[str], *, on_bad_bytes: str = "stop") -> I
         on_bad_bytes: "stop" raises at bytes that are not UTF-8, naming file, line and byte; "replace" puts U+FFFD.
 
     Raises:
-        CorpusError: The file is missing (at once), or not UTF-8, a damaged gzip file or packed otherwise (when the reading gets there).
+        CorpusError: The file is missing (at once), or not UTF-8, a damaged gzip file or packed otherwise (when the
+            reading gets there).
     """
     path = os.fspath(path)
     decoder = Decoder(on_bad_bytes)
