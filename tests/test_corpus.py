@@ -314,9 +314,10 @@ def test_a_header_that_says_source_and_target_is_not_a_pair(put):
 
 
 def test_a_row_that_may_be_a_header_is_a_pair_and_told(put):
-    corpus = load_corpus(put("a.tsv", "en\tde\n" + TSV))
+    path = put("a.tsv", "en\tde\n" + TSV)
+    corpus = load_corpus(path)
     assert pairs_of(corpus) == [("en", "de"), *PAIRS]
-    assert corpus.report.places["header"] == [f"{put('a.tsv', '')}:1"]
+    assert corpus.report.places == {"header": [f"{path}:1"]}
 
 
 @pytest.mark.parametrize("wrong", ["en_XX", "4", "0"])
