@@ -35,10 +35,21 @@ from tqdm.auto import tqdm
 from transformers.utils import logging as transformers_logging
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration
-from tinyseq.batching import Batch, BatchStream, fingerprint_of
-from tinyseq.card import facts_of_run
-from tinyseq.checkpoint import Checkpoints, average
-from tinyseq.distributed import (
+from tinyseq.batching.stream import Batch, BatchStream, fingerprint_of
+from tinyseq.corpus.checks import Report
+from tinyseq.evaluation import bleu_tokenizer_for, score
+from tinyseq.hub.card import facts_of_run
+from tinyseq.hub.push import BackgroundPush, HubPushError, add_facts, check_token, create_repository
+from tinyseq.training.checkpoint import Checkpoints, average
+from tinyseq.training.data import (
+    corpus_to_batch,
+    encode,
+    load_data,
+    make_tokenizer,
+    refused,
+    write_reports,
+)
+from tinyseq.training.distributed import (
     check_distribution,
     check_launcher,
     check_same_everywhere,
@@ -50,27 +61,16 @@ from tinyseq.distributed import (
     sum_over_processes,
     translate_shared,
 )
-from tinyseq.evaluation import bleu_tokenizer_for, score
-from tinyseq.hub import BackgroundPush, HubPushError, add_facts, check_token, create_repository
-from tinyseq.interruption import Interruption, Stopped, signal_in
-from tinyseq.optimization import MovingAverage, make_optimizer, seed_dropout
-from tinyseq.options import model_options, parse_options
-from tinyseq.quality import Report
-from tinyseq.run_checks import check_first_machine, check_options, find_earlier
-from tinyseq.runlog import BatchLog, RunLog, write_options, write_test
-from tinyseq.runtime import keep_freed_memory, machine, versions
-from tinyseq.state_files import load_weights
-from tinyseq.training_data import (
-    corpus_to_batch,
-    encode,
-    load_data,
-    make_tokenizer,
-    refused,
-    write_reports,
-)
-from tinyseq.training_state import Progress, TrainingState, bad_numbers
+from tinyseq.training.interruption import Interruption, Stopped, signal_in
+from tinyseq.training.log import BatchLog, RunLog, write_options, write_test
+from tinyseq.training.optimization import MovingAverage, make_optimizer, seed_dropout
+from tinyseq.training.options import model_options, parse_options
+from tinyseq.training.run_checks import check_first_machine, check_options, find_earlier
+from tinyseq.training.runtime import keep_freed_memory, machine, versions
+from tinyseq.training.state import Progress, TrainingState, bad_numbers
+from tinyseq.training.state_files import load_weights
+from tinyseq.training.validation import evaluate
 from tinyseq.translation import Translator
-from tinyseq.validation import evaluate
 
 EVALUATIONS = 5  # in a run, where --eval_steps does not say otherwise
 # Options that processes may have otherwise: where each machine has its files

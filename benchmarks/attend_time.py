@@ -23,7 +23,8 @@ def one_run(model: str) -> dict[str, float]:
     """Returns the seconds of each part of the first call of this process."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    from tinyseq import attention, heads, visualization
+    from tinyseq import attention
+    from tinyseq.attention import heads, pictures
 
     loaded = AutoModelForSeq2SeqLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
     seconds = {}
@@ -36,14 +37,14 @@ def one_run(model: str) -> dict[str, float]:
     found = attention.maps(*loaded, SENTENCE)
     start = note("translate and map", start)
     words = found.of_words()
-    visualization.table(*visualization.choose(words))
+    pictures.table(*pictures.choose(words))
     start = note("table", start)
     without = heads.without_each_head(*loaded, found)
     start = note("translate without each head", start)
     totals = heads.Totals()
     totals.add(words)
     figures = totals.statistics("this sentence alone", heads.removed_heads(loaded[0]))
-    page = visualization.attention_page([words], figures, model=model, without=without)
+    page = pictures.attention_page([words], figures, model=model, without=without)
     note("page", start)
     return {**seconds, "all": sum(seconds.values()), "page_kib": len(page.encode()) / 1024}
 

@@ -18,9 +18,9 @@ from harness import machine, write_json
 from transformers.utils import logging
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration
-from tinyseq.checkpoint import Checkpoints, verify
-from tinyseq.optimization import make_optimizer
-from tinyseq.state_files import gather_state, load_tensors, load_weights, save_tensors
+from tinyseq.training.checkpoint import Checkpoints, verify
+from tinyseq.training.optimization import make_optimizer
+from tinyseq.training.state_files import gather_state, load_tensors, load_weights, save_tensors
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from tinyseq.corpus import read_lines
-from tinyseq.runtime import versions
+from tinyseq.corpus.loading import read_lines
+from tinyseq.training.runtime import versions
 
 HERE = Path(__file__).resolve().parent
 TRAIN_SCRIPT = HERE.parent / "train.py"

@@ -32,8 +32,8 @@ from transformers import (
 )
 
 from tinyseq import TinySeqConfig
-from tinyseq.batching import EncodedPairs, encode_pairs
-from tinyseq.corpus import load_corpus
+from tinyseq.batching.stream import EncodedPairs, encode_pairs
+from tinyseq.corpus.loading import load_corpus
 
 SHARED_SIZES = (
     "vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads",

@@ -35,8 +35,8 @@ from marian_peer import RunToMatch, marian_like
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from tinyseq.batching import token_budget_batches
-from tinyseq.corpus import load_corpus
+from tinyseq.batching.stream import token_budget_batches
+from tinyseq.corpus.loading import load_corpus
 from tinyseq.evaluation import score
 from tinyseq.translation import Translator
 

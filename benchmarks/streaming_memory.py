@@ -26,11 +26,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from tinyseq import TinySeqTokenizer
-from tinyseq.batching import Batch, BatchStream
-from tinyseq.corpus import stream_corpus
-from tinyseq.quality import Report
-from tinyseq.runtime import keep_freed_memory, versions
-from tinyseq.streams import StreamedCorpus, TextStream, read
+from tinyseq.batching.mixing import StreamedCorpus, TextStream, read
+from tinyseq.batching.stream import Batch, BatchStream
+from tinyseq.corpus.checks import Report
+from tinyseq.corpus.loading import stream_corpus
+from tinyseq.training.runtime import keep_freed_memory, versions
 
 WORDS = 30_000
 ROWS_PER_DRAW = 5_000

@@ -15,7 +15,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # train.py lies beside this folder
 
-from tinyseq import attention, cli, grammar
+from tinyseq import attention, grammar
+from tinyseq.cli import main as cli
 from tinyseq.evaluation import score
 from tinyseq.translation import Translator
 from train import main as train

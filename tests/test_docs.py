@@ -16,8 +16,9 @@ from taught import save_taught_model
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import train
-from tinyseq import Translator, attention, cli
-from tinyseq.trace import trace
+from tinyseq import Translator, attention
+from tinyseq.attention.trace import trace
+from tinyseq.cli import main as cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(

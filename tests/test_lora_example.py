@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tinyseq import grammar
-from tinyseq.cli import main as tinyseq
+from tinyseq.cli.main import main as tinyseq
 from train import main as train
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "lora.py"

@@ -21,7 +21,8 @@ from transformers import (
 )
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, Translator
-from tinyseq.translation import is_blank, split_text
+from tinyseq.text import is_blank
+from tinyseq.translation import split_text
 
 SENTENCES = [" ".join(words) + "." for words in itertools.product(("a", "one"), ("big", "red"), ("dog", "cat"))]
 EXTRAS = {

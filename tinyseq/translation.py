@@ -8,7 +8,6 @@ with others of its length, searched by ``model.generate``, decoded, put back in 
 
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging
+
+from .text import clean, is_blank
 
 logger = logging.get_logger(__name__)
 
@@ -276,16 +277,6 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-def clean(text: str) -> str:
-    """Returns `text` as the model gets it, in training as in translation: without white space around it."""
-    return text.strip()
-
-
-def is_blank(text: str) -> bool:
-    """Whether nothing in `text` can be seen: only separators and control, format or unassigned characters (Z*, C*)."""
-    return all(unicodedata.category(character)[0] in "ZC" for character in text)
 
 
 def split_text(text: str, fits: Callable[[str], bool], joint: str = "") -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinyseq.pages import render
+from tinyseq.attention.pages import render
 
 SOURCE = ["The", "black", "cat", "drank", "milk", ".", "</s>"]
 TARGETS = [["El", "gato", "bebió", ".", "</s>"], ["Un", "gato", "negro", "bebió", ".", "</s>"]]

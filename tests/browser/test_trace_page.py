@@ -7,8 +7,8 @@ import pytest
 from taught import save_taught_model
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from tinyseq.pages import render
-from tinyseq.trace import trace
+from tinyseq.attention.pages import render
+from tinyseq.attention.trace import trace
 
 SOURCE, TARGET = "Two dogs play.", "Zwei Hunde spielen."
 SHOWN = """() => {

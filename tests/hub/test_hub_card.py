@@ -30,7 +30,7 @@ def parts(card: str) -> tuple[dict, str, str, str]:
 
 PUSH_TWICE = """
 import sys
-from tinyseq.hub import push
+from tinyseq.hub.push import push
 
 push(sys.argv[1], "alice/model", message="first")
 push(sys.argv[1], "alice/model", message="second")

@@ -9,9 +9,9 @@ BUSY = {"Retry-After": "0"}
 PUSH_WITHOUT_PATIENCE = """
 import sys
 import tinyseq.hub
-from tinyseq import cli
+from tinyseq.cli import main as cli
 
-tinyseq.hub.WAITS = (0.1, 0.2, 0.3)  # seconds between tries, where the Hub does not say them
+tinyseq.hub.push.WAITS = (0.1, 0.2, 0.3)  # seconds between tries, where the Hub does not say them
 sys.exit(cli.main(["push", *sys.argv[1:]]))
 """
 

@@ -37,7 +37,7 @@ def test_a_private_repository_stays_private_whether_asked_or_not(one_client, hub
 
     script = """
 import sys
-from tinyseq.hub import push
+from tinyseq.hub.push import push
 
 for private in (None, True, False):
     push(sys.argv[1], "alice/model", private=private)
@@ -121,7 +121,7 @@ print(json.dumps([refused, made]))
 def test_a_name_without_an_owner_is_the_token_s_own(one_client, hub, trained):
     script = """
 import sys
-from tinyseq.hub import push
+from tinyseq.hub.push import push
 from tinyseq import TinySeqForConditionalGeneration
 
 push(sys.argv[1], "pushed", private=True)
@@ -157,7 +157,7 @@ MAY_NOT = [
 def test_who_may_not_write_is_told_what_to_do_and_nothing_is_sent(one_client, hub, trained):
     script = """
 import json, sys
-from tinyseq.hub import HubPushError, push
+from tinyseq.hub.push import HubPushError, push
 
 messages = []
 for token, name, _ in json.loads(sys.argv[2]):

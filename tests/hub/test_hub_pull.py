@@ -37,7 +37,7 @@ def look(name, **options):
 def test_a_model_goes_from_hub_to_hub_without_the_package_and_stays_itself(client, hub, trained, files):
     push = """
 import tinyseq
-from tinyseq.hub import push
+from tinyseq.hub.push import push
 push(sys.argv[1], "alice/first")
 print(json.dumps(look(sys.argv[1])))
 """
@@ -125,7 +125,7 @@ def test_what_can_not_be_pulled_is_one_line_that_names_it(one_client, hub, two_v
     """From the command line's own function, in one process, as each of these imports a lot."""
     script = """
 import json, sys
-from tinyseq import cli
+from tinyseq.cli import main as cli
 
 for name, *options in json.loads(sys.argv[1]):
     assert cli.main(["translate", name, "/dev/null", *options]) == 2

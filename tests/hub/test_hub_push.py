@@ -42,7 +42,7 @@ def test_pushing_the_same_again_makes_no_commit_and_a_changed_file_one(client, h
     script = """
 import sys
 from pathlib import Path
-from tinyseq.hub import push
+from tinyseq.hub.push import push
 
 folder = Path(sys.argv[1])
 print(push(folder, "alice/again"))
@@ -138,7 +138,7 @@ tokenizer.save_pretrained("saved", push_to_hub=True, repo_id="alice/saved", priv
 
 def test_the_snippets_on_both_cards_run_without_the_package(one_client, hub, trained):
     script = """
-from tinyseq.hub import push
+from tinyseq.hub.push import push
 
 model.push_to_hub("alice/small-card")
 tokenizer.push_to_hub("alice/small-card")

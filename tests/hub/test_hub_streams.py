@@ -11,7 +11,7 @@ from hubserver import HubError
 
 STREAM = """
 import json, sys
-from tinyseq.corpus import stream_corpus
+from tinyseq.corpus.loading import stream_corpus
 
 def stream(**options):
     return stream_corpus("alice/shards", source="en", target="es", **options)

@@ -24,7 +24,7 @@ from training_runs import (
     write_pairs,
 )
 
-from tinyseq.checkpoint import Checkpoints
+from tinyseq.training.checkpoint import Checkpoints
 
 SOON = 20  # seconds from a signal to the end of all processes, on a busy machine; a quiet one takes about one
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGUSR1: 138}

@@ -1,0 +1,22 @@
+# Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
+"""Parallel text from anywhere -> checked pairs, and a report of what was refused and where.
+
+In the order in which the data flow: readers, checks, loading.
+"""
+
+from .checks import Report
+from .loading import Corpus, CorpusStream, is_hub_name, is_on_hub, load_corpus, split_off, stream_corpus
+from .readers import CorpusError, read_lines
+
+__all__ = [
+    "Corpus",
+    "CorpusError",
+    "CorpusStream",
+    "Report",
+    "is_hub_name",
+    "is_on_hub",
+    "load_corpus",
+    "read_lines",
+    "split_off",
+    "stream_corpus",
+]
