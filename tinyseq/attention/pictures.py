@@ -104,12 +104,12 @@ def table(weights: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> s
     first = max(map(width, labels), default=0)
     lines = [" " * first + "".join(before(title, size) for title, size in zip(titles, widths, strict=True))]
     for label, row in zip(labels, weights, strict=True):
-        cells = [before(cell(weight), size) for weight, size in zip(row, widths, strict=True)]
+        cells = [before(shade(weight), size) for weight, size in zip(row, widths, strict=True)]
         lines.append(label + " " * (first - width(label)) + "".join(cells))
     return "\n".join(line.rstrip() for line in lines)
 
 
-def cell(weight: float) -> str:
+def shade(weight: float) -> str:
     """Returns a weight as a shade and a percentage; both of them three and more columns wide."""
     shade = next((shade for least, shade in SHADES if weight >= least), "")
     return f"{shade}{100 * weight:4.0f}" if shade else ""
