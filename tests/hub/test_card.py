@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tinyseq.configuration_tinyseq import TinySeqConfig
-from tinyseq.hub.card import cell, facts_of_run, languages_of
+from tinyseq.hub.card import facts_of_run, languages_of, literally
 from tinyseq.hub.push import (
     BackgroundPush,
     add_facts,
@@ -133,7 +133,7 @@ def test_the_snippet_is_code_whatever_the_example_is(folder):
     ],
 )
 def test_a_sentence_in_a_table_means_itself(text, shown):
-    assert cell(text) == shown
+    assert literally(text) == shown
 
 
 def test_an_authors_text_stays_and_only_the_part_between_the_markers_is_new(folder):
