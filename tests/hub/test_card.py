@@ -137,7 +137,6 @@ def test_a_sentence_in_a_table_means_itself(text, shown):
 
 
 def test_an_authors_text_stays_and_only_the_part_between_the_markers_is_new(folder):
-    """HUB-04"""
     before = (
         "---\nlicense: mit\ntags:\n- mine\nlanguage: [xx]\n---\n# My title\n\nMy words.\n\n"
         f"{CARD_BEGIN}\nold\n{CARD_END}\n\n## Thanks\n\nTo you.\n"
@@ -160,6 +159,32 @@ def test_a_readme_without_the_markers_keeps_its_text_and_gets_metadata(folder, h
     assert body.strip() == "# Mine\n\nAll by hand."
     assert metadata["model-index"][0]["results"][0]["metrics"][0]["value"] == 37.69
     assert metadata.get("license") == ("mit" if head else None)
+
+
+@pytest.mark.parametrize(
+    "head, known",
+    [
+        ("---\nlicense: mit\nbase_model:\n1: one\n---\n", {"license": "mit", "base_model": None, 1: "one"}),
+        ("---\ntitle: a ---\nlicense: mit\n---\n", {"title": "a ---", "license": "mit"}),
+        ("\n\n---  \nlicense: mit\n---\t\n", {"license": "mit"}),
+        ("---\n# nothing yet\n---\n", {}),
+        ("---\n---\n", {}),
+    ],
+)
+def test_an_authors_metadata_are_all_read_and_stay_as_they_are_and_where_they_are(folder, head, known, caplog):
+    body = "Mine.\n\n---\n\nAfter a rule.\n"
+    metadata, rest = split_card(make_card(folder, "alice/en-pt", head + body))
+    assert rest == body
+    assert list(metadata.items())[: len(known)] == list(known.items())
+    assert caplog.text == ""
+
+
+def test_a_readme_from_windows_keeps_its_metadata_and_its_words(folder):
+    (folder / "README.md").write_bytes("\ufeff---\r\nlicense: mit\r\n---\r\n# Mío\r\n\r\nBy hand.\r\n".encode())
+    write_facts(folder, FACTS, "alice/en-pt")
+    metadata, body = split_card((folder / "README.md").read_text(encoding="utf-8"))
+    assert body == "# Mío\n\nBy hand.\n"
+    assert metadata["license"] == "mit"
 
 
 @pytest.mark.parametrize("head", ["a: [", "- a\n- b"])

@@ -38,7 +38,7 @@ T = TypeVar("T")
 WAITS = (1, 4, 15)  # seconds before another try, where the Hub does not say how long to wait
 LONGEST_WAIT = 120  # seconds; a Hub that asks for more is told of instead
 OF_THE_WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?|training\.json")
-FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n?---[ \t]*(?:\n|\Z)", re.DOTALL)
+FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class HubPushError(OSError):
