@@ -102,29 +102,19 @@ def languages_of(
     source: str | None, target: str | None, files: list[str] | None = None
 ) -> tuple[str | None, str | None]:
     """Returns the language codes of both sides: as they were named, or as the two files end."""
-    files = corpora_of(files)[0] if files else None
-    if files == [BUILT_IN]:
-        sides = [source or "en", target or "es"]
-    elif files and len(files) == 2:
-        sides = [PurePath(file.removesuffix(".gz")).suffix.removeprefix(".") for file in files]
-        sides = ["" if side == "txt" else side for side in sides]
-    else:
-        sides = [source or "", target or ""]
-    codes = [side.replace("_", "-") if LANGUAGE.fullmatch(side) else None for side in sides]
+    corpus = corpora_of(files or [])[0]
+    if corpus == [BUILT_IN]:
+        source, target = source or "en", target or "es"
+    elif len(corpus) == 2:
+        ends = (PurePath(file.removesuffix(".gz")).suffix.removeprefix(".") for file in corpus)
+        source, target = ("" if end == "txt" else end for end in ends)
+    codes = [side.replace("_", "-") if side and LANGUAGE.fullmatch(side) else None for side in (source, target)]
     return codes[0], codes[1]
 
 
 def metadata(facts: dict[str, Any], title: str, source: str | None, target: str | None) -> dict[str, Any]:
     """Returns the keys of the README's head that the Hub reads."""
-    found: dict[str, Any] = {}
-    languages = [side.split("-")[0] for side in (source, target) if side]
-    if languages:
-        found["language"] = languages
-    found |= {"library_name": "transformers", "pipeline_tag": "translation", "tags": ["tinyseq", "translation"]}
     sets = facts.get("data", {})
-    hub_sets = list(dict.fromkeys(part["data_set"] for part in sets.values() if part.get("data_set")))
-    if hub_sets:
-        found["datasets"] = hub_sets
     results = [
         EvalResult(
             task_type="translation",
@@ -139,10 +129,16 @@ def metadata(facts: dict[str, Any], title: str, source: str | None, target: str 
         for split, scores in scored(facts)
         for key, name in titles_in(scores).items()
     ]
-    if results:
-        found["metrics"] = list(dict.fromkeys(result.metric_type for result in results))
-        found["model-index"] = eval_results_to_model_index(title, results)
-    return found
+    found = {
+        "language": [side.split("-")[0] for side in (source, target) if side],
+        "library_name": "transformers",
+        "pipeline_tag": "translation",
+        "tags": ["tinyseq", "translation"],
+        "datasets": list(dict.fromkeys(part["data_set"] for part in sets.values() if part.get("data_set"))),
+        "metrics": list(dict.fromkeys(result.metric_type for result in results)),
+        "model-index": results and eval_results_to_model_index(title, results),
+    }
+    return {key: value for key, value in found.items() if value}
 
 
 def scored(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
