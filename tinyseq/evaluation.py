@@ -24,21 +24,13 @@ TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "MeCab"), "ko": ("ko-mecab"
 
 @dataclass(frozen=True)
 class Metric:
-    """How one of sacreBLEU's metrics is computed, and how it is shown.
+    """How one of sacreBLEU's metrics is computed, and how it is shown."""
 
-    Attributes:
-        title: What a table calls it.
-        short: What a line of a training's output calls it.
-        make: Returns sacreBLEU's metric, given the name of a tokenizer of its BLEU.
-        sign: -1 where less is better: a figure times its sign is more for a better model.
-        in_curve: Whether a run's curve.png shows it.
-    """
-
-    title: str
-    short: str
-    make: Callable[[str], Any]
-    sign: int = 1
-    in_curve: bool = False
+    title: str  # in tables
+    short: str  # in the line that tells of an evaluation while training
+    make: Callable[[str], Any]  # returns sacreBLEU's metric, given a tokenizer of its BLEU
+    sign: int = 1  # -1 where less is better: a figure times its sign is more for a better model
+    in_curve: bool = False  # whether a run's curve.png shows it
 
 
 def bleu_metric(tokenize: str) -> BLEU:

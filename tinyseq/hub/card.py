@@ -25,8 +25,7 @@ from ..translation import Translator
 # Options that say where things lie or go, which does not change the outcome and is nobody's business
 PRIVATE_OPTIONS = {
     "output_dir", "overwrite", "resume", "train", "valid", "test", "tokenizer", "report_to", "log_steps",
-    "log_batches",
-    "loader_workers", "process_timeout", "save_steps", "keep_checkpoints", "keep_best_checkpoints",
+    "log_batches", "loader_workers", "process_timeout", "save_steps", "keep_checkpoints", "keep_best_checkpoints",
     "push_to_hub", "hub_model_id", "hub_private_repo", "hub_strategy", "card_examples",
 }  # fmt: skip
 NEUTRAL_EXAMPLE = {"source": "A text to translate.", "translation": ""}
@@ -176,15 +175,15 @@ def quality(facts: dict[str, Any]) -> str:
     titles, rows = titles_in(first), []
     for split, scores in found:
         figures = (f"{scores.get(key, math.nan):.2f}" for key in titles)
-        rows.append((split, scores.get("sentences", ""), beams(scores.get("num_beams", 1)), *figures))
+        rows.append((split, scores.get("sentences", ""), search_name(scores.get("num_beams", 1)), *figures))
     signatures = ", ".join(f"{title} `{first[f'{key}_signature']}`" for key, title in titles.items())
     note = f"Computed by sacreBLEU on raw text; scores compare only where the signatures are equal: {signatures}."
     return section("Quality", table(f"| set | sentences | search | {' | '.join(titles.values())} |", rows), note)
 
 
-def beams(number: int) -> str:
-    """Returns how a search with that many beams is called."""
-    return "greedy" if number == 1 else f"beam {number}"
+def search_name(num_beams: int) -> str:
+    """Returns how a search with so many beams is called."""
+    return "greedy" if num_beams == 1 else f"beam {num_beams}"
 
 
 def use(facts: dict[str, Any], name: str) -> str:
@@ -282,7 +281,7 @@ def speed(facts: dict[str, Any]) -> str:
         lines.append(f"- training: {facts['target_tokens_per_second']:,.0f} target pieces per second")
     test = facts.get("test", {})
     if "sentences_per_second" in test:
-        rate, search = test["sentences_per_second"], beams(test["num_beams"])
+        rate, search = test["sentences_per_second"], search_name(test["num_beams"])
         lines.append(f"- translating the test set: {rate:,.1f} sentences per second ({search})")
     machine = f"On the machine named above ({facts.get('machine')}):"
     return section("Speed", machine, "\n".join(lines)) if lines else ""
