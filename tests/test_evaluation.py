@@ -192,7 +192,7 @@ def validated(ter, model):
     """The figures of an evaluation while training; of four words in the references one is not what the model says."""
     pairs = Dataset.from_dict({"source": ["two dogs", "two dogs"], "target": ["zwei Hunde", "zwei Katzen"]})
     translator = Translator.from_pretrained(model)
-    options = SimpleNamespace(batch_size_tokens=64, eval_pairs=2, bleu_tokenize=None, target="de")
+    options = SimpleNamespace(batch_size_tokens=64, eval_pairs=2, bleu_tokenizer="13a")
     encoded = encode_pairs(pairs, translator.tokenizer, 30)
     return evaluate(Accelerator(cpu=True), translator, encoded, pairs, options, Interruption())
 

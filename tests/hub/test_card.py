@@ -19,6 +19,7 @@ from tinyseq.hub.push import (
     write_facts,
 )
 from tinyseq.push_tinyseq import CARD_BEGIN, CARD_END, first_card
+from tinyseq.training.options import without
 
 FACTS = {
     "languages": ["en", "pt-BR"],
@@ -223,14 +224,19 @@ def test_facts_of_a_run_hold_no_folders_and_no_places_of_the_machine():
         "source": None, "target": None, "output_dir": "/home/alice/runs/x", "tokenizer": "/home/alice/tok",
         "overwrite": False, "report_to": ["wandb"], "hub_model_id": "alice/x", "seed": 5,
     }  # fmt: skip
-    facts = facts_of_run(options, {"train": (options["train"], 12), "validation": (None, 3)}, longest_source=9)
+    facts = facts_of_run(
+        options,
+        without("is_private", options),
+        {"train": (options["train"], 12), "validation": (None, 3)},
+        longest_source=9,
+    )
     assert "alice" not in yaml.safe_dump(facts)
     assert facts["options"] == {"source": None, "target": None, "seed": 5}
     assert facts["data"]["train"] == {
         "files": ["train.en", "train.de"], "data_set": None, "pairs": 12, "longest_source": 9,
     }  # fmt: skip
     assert facts["data"]["validation"]["files"] == ["taken out of the training data"]
-    on_hub = facts_of_run({**options, "train": ["owner/books"]}, {"train": (["owner/books"], 1)}, longest_source=9)
+    on_hub = facts_of_run({**options, "train": ["owner/books"]}, {}, {"train": (["owner/books"], 1)}, longest_source=9)
     assert on_hub["data"]["train"]["data_set"] == "owner/books"
 
 

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from training_runs import ACCELERATE, TINY, TRAIN, Run, assert_same_outcome, free_port, has_reached, write_pairs
 
 from tinyseq import TinySeqForConditionalGeneration
+from tinyseq.training import distributed
 from tinyseq.translation import Translator
 
 pytestmark = pytest.mark.skipif(
@@ -42,7 +43,7 @@ def options(corpus, folder, *more):
     ]  # fmt: skip
 
 
-def shard(train, **plugin):
+def shard(**plugin):
     """Makes Accelerate use FSDP on a CPU."""
 
     class Sharding(accelerate.Accelerator):
@@ -54,13 +55,13 @@ def shard(train, **plugin):
                 auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap=LAYERS.split(","), **plugin
             )
 
-    train.Accelerator = Sharding
+    distributed.Accelerator = Sharding
 
 
-def check_it_is_sharded(train, **plugin):
+def check_it_is_sharded(**plugin):
     """The same, and says on stdout how many weights this process has of all."""
-    shard(train, **plugin)
-    prepare = train.Accelerator.prepare
+    shard(**plugin)
+    prepare = distributed.Accelerator.prepare
 
     def prepared(self, model, optimizer):
         model, optimizer = prepare(self, model, optimizer)
@@ -70,7 +71,7 @@ def check_it_is_sharded(train, **plugin):
             assert all(isinstance(p, torch.distributed.tensor.DTensor) for p in group["params"])
         return model, optimizer
 
-    train.Accelerator.prepare = prepared
+    distributed.Accelerator.prepare = prepared
 
 
 def forked(arguments, output, **plugin):
@@ -127,17 +128,17 @@ def test_what_cannot_be_sharded_is_refused_at_the_start(corpus, tmp_path, plugin
     assert not (tmp_path / "run").exists()
 
 
-def join_late(train):
+def join_late():
     """Makes a process need the first one, which keeps the group's addresses, when that is long done with joining."""
-    shard(train, fsdp_version=1)
+    shard(fsdp_version=1)
 
-    class Late(train.Accelerator):
+    class Late(distributed.Accelerator):
         def __init__(self, **keywords):
             super().__init__(**keywords)
             time.sleep(3)
             torch.distributed.distributed_c10d._get_default_store().add("joined", 1)
 
-    train.Accelerator = Late
+    distributed.Accelerator = Late
 
 
 def test_a_refusal_waits_for_a_process_that_is_still_joining(corpus, tmp_path):
@@ -148,7 +149,7 @@ def test_a_refusal_waits_for_a_process_that_is_still_joining(corpus, tmp_path):
     assert "Traceback" not in run.text
 
 
-def use_deepspeed(train):
+def use_deepspeed():
     """Does what `accelerate launch --use_deepspeed` does to a process."""
     os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
 

@@ -12,6 +12,8 @@ import time
 import pytest
 from training_runs import TINY, TORCHRUN, TRAIN, Run, has_reached, log_of, write_pairs
 
+from tinyseq.training import run as running
+
 MINUTE = 60
 LOST = "another process of this run has failed"
 
@@ -82,34 +84,34 @@ def test_a_process_with_other_options_is_refused_by_all_with_what_differs(corpus
     assert not (tmp_path / "run").exists()
 
 
-def fail_at_update(train, step):
+def fail_at_update(step):
     """Makes a process fail in the middle of training."""
-    rate = train.learning_rate
+    rate = running.learning_rate
 
     def fail(at, *rest):
         if at == step:
             raise MemoryError("this process has no memory left")
         return rate(at, *rest)
 
-    train.learning_rate = fail
+    running.learning_rate = fail
 
 
-def fail_in_evaluation(train):
+def fail_in_evaluation():
     """Makes a process fail while the others translate."""
 
     def fail(*arguments, **keywords):
         raise MemoryError("this process has no memory left")
 
-    train.Translator.translate = fail
+    running.Translator.translate = fail
 
 
-def fail_in_saving(train):
+def fail_in_saving():
     """Makes the disk of the process that writes full."""
 
     def fail(*arguments, **keywords):
         raise OSError(28, "No space left on device")
 
-    train.Checkpoints.save = fail
+    running.Checkpoints.save = fail
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -147,7 +149,8 @@ def test_a_process_that_is_killed_ends_the_others(corpus, tmp_path, rank):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_process_that_hangs_is_waited_for_as_long_as_process_timeout_says(corpus, tmp_path, rank):
-    arguments = options(corpus, tmp_path / "run", "--train", corpus / "here" / "pairs.tsv", "--process_timeout", 5)
+    arguments = options(corpus, tmp_path / "run", "--train", corpus / "here" / "pairs.tsv")
+    arguments += ["--process_timeout_seconds", 5]
     run = Run.forked(arguments, tmp_path / "out", 2)
     run.wait_until(has_reached(tmp_path / "run", 3))
     os.kill(run.processes[rank].pid, signal.SIGSTOP)
@@ -163,7 +166,8 @@ def test_a_process_that_hangs_is_waited_for_as_long_as_process_timeout_says(corp
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_torchrun_clears_up_after_a_rank_that_is_lost(corpus, tmp_path, number):
-    arguments = options(corpus, tmp_path / "run", "--train", corpus / "here" / "pairs.tsv", "--process_timeout", 5)
+    arguments = options(corpus, tmp_path / "run", "--train", corpus / "here" / "pairs.tsv")
+    arguments += ["--process_timeout_seconds", 5]
     run = Run.launched([*TORCHRUN, "--standalone", "--nproc_per_node", 2, TRAIN, *arguments], tmp_path / "out")
     run.wait_until(has_reached(tmp_path / "run", 3))
     assert "on 2 processes" in run.text
@@ -172,15 +176,15 @@ def test_torchrun_clears_up_after_a_rank_that_is_lost(corpus, tmp_path, number):
     assert [line for line in lines_of(run.text) if LOST in line], run.text
 
 
-def slow_down(train):
+def slow_down():
     """Makes each checkpoint take longer than the other processes need for an update."""
-    save = train.Checkpoints.save
+    save = running.Checkpoints.save
 
     def slowly(*arguments, **keywords):
         time.sleep(0.3)
         return save(*arguments, **keywords)
 
-    train.Checkpoints.save = slowly
+    running.Checkpoints.save = slowly
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])

@@ -161,7 +161,7 @@ def play_rank(arguments: list[str], output: Path, variables: dict, cwd: Path, sa
     import train
 
     if sabotage is not None:
-        sabotage(train)
+        sabotage()
     train.main(arguments)
 
 

@@ -49,6 +49,15 @@ def writes(**contents):
     return lambda folder: [(folder / name).write_text(text) for name, text in contents.items()]
 
 
+def best_of(checkpoints):
+    """The whole checkpoint of the highest score, the earliest such."""
+    scores = {}
+    for path in checkpoints.newest(len(checkpoints.steps())):
+        with contextlib.suppress(CheckpointError):
+            scores[path] = verify(path)["score"]
+    return max((path for path in scores if scores[path] is not None), key=scores.get)
+
+
 # --- a folder whole or not at all -------------------------------------------------------------------------------
 
 
@@ -301,7 +310,7 @@ def test_the_newest_and_the_best_stay(tmp_path, keep_newest, keep_best, scores, 
     assert names(tmp_path) == [f"step-{step:08d}" for step in left]
     known = [score for score in scores if score is not None and score == score]
     if known and keep_best:
-        assert checkpoints.best() == checkpoints.path(scores.index(max(known)) + 1)
+        assert best_of(checkpoints) == checkpoints.path(scores.index(max(known)) + 1)
     else:
         assert checkpoints.newest_whole() == checkpoints.path(4)
 
@@ -325,7 +334,7 @@ def test_the_newest_are_in_order_and_as_many_as_there_are(tmp_path):
 
 def test_an_empty_run_has_no_checkpoint(tmp_path):
     checkpoints = Checkpoints(tmp_path / "none")
-    assert (checkpoints.newest_whole(), checkpoints.best(), checkpoints.steps()) == (None, None, [])
+    assert (checkpoints.newest_whole(), checkpoints.steps()) == (None, [])
 
 
 @pytest.mark.parametrize("limits", [{"keep_newest": 0}, {"keep_best": -1}])
@@ -381,7 +390,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_the_name_of_the_file(tmp_path,
 
     assert len(messages) == 1
     assert str(damaged) in messages[0]
-    assert checkpoints.best() == tmp_path / "step-00000100"
+    assert best_of(checkpoints) == tmp_path / "step-00000100"
     # The next save is of an earlier step than the damaged one, is the newest all the same, and clears the damage away
     checkpoints.save(150, writes(a="1"), score=1.0)
     assert checkpoints.steps() == [100, 150]
@@ -544,7 +553,7 @@ def check_after_kill(checkpoints, reported):
     assert not [name for name in names(checkpoints.folder) if name.startswith(".")]
     # The one of the highest score, the earliest such, is there too: it was never rotated away
     best = min(range(1, step + 1), key=lambda number: (-(number % 7), number))
-    assert checkpoints.best() == checkpoints.path(best)
+    assert best_of(checkpoints) == checkpoints.path(best)
 
 
 def test_a_kill_in_the_middle_of_writing_leaves_the_checkpoint_before(tmp_path, saves_until_killed):
@@ -1199,4 +1208,4 @@ def test_a_checkpoint_that_is_saved_again_keeps_the_score_of_its_evaluation(tmp_
     checkpoints.save(2, lambda aside: (aside / "a").write_text("2"), score=2.0)
     checkpoints.save(3, lambda aside: (aside / "a").write_text("3"))
     assert checkpoints.steps() == [1, 3]
-    assert (checkpoints.best() / "a").read_text() == "again"
+    assert (best_of(checkpoints) / "a").read_text() == "again"

@@ -16,7 +16,8 @@ from test_custom_code import WITHOUT_TINYSEQ
 
 from tinyseq import grammar
 from tinyseq.hub.push import split_card
-from train import RunOptions, learning_rate
+from tinyseq.training.options import RunOptions
+from tinyseq.training.schedule import learning_rate
 
 ROOT = Path(__file__).parents[2]
 SIZES = {
@@ -232,7 +233,7 @@ def test_a_folder_that_holds_another_run_is_not_touched(finished_run, corpus):
         (["--train", "grammar", "--output_dir", "OUT", "--streaming"], "--streaming needs --valid"),
         (
             ["--train", "a.tsv", "--valid", "b.tsv", "--output_dir", "OUT", "--streaming"],
-            "--streaming needs --max_steps or --time_budget",
+            "--streaming needs --max_steps or --time_budget_minutes",
         ),
         (["--train", "a.tsv", "+", "b.tsv", "--output_dir", "OUT", "--weights", "1"], "for each of the 2 corpora"),
         (["--train", "a.tsv", "+", "--output_dir", "OUT"], "a + stands between two corpora"),

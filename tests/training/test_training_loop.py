@@ -15,6 +15,8 @@ from safetensors.torch import load_file
 
 import train as script
 from tinyseq import TinySeqForConditionalGeneration, TinySeqTokenizer, grammar
+from tinyseq.training import distributed
+from tinyseq.training import run as running
 from tinyseq.training.interruption import Interruption, Stopped
 from tinyseq.training.optimization import MovingAverage, make_optimizer, seed_dropout
 
@@ -139,7 +141,7 @@ class WithScaler(Accelerator):
 def test_the_scaler_of_float16_changes_neither_norm_nor_weights_and_an_overflow_is_left_out(
     corpus, finished, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(script, "Accelerator", WithScaler)
+    monkeypatch.setattr(distributed, "Accelerator", WithScaler)
     run(corpus, tmp_path / "scaled")
     for line, clean in zip(updates(tmp_path / "scaled"), updates(finished), strict=True):
         assert line["gradient_norm"] == pytest.approx(clean["gradient_norm"], rel=1e-5)
@@ -156,7 +158,7 @@ def test_the_scaler_of_float16_changes_neither_norm_nor_weights_and_an_overflow_
 
 
 def test_overflows_that_only_lower_a_high_scale_do_not_end_the_run(corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(script, "Accelerator", WithScaler)
+    monkeypatch.setattr(distributed, "Accelerator", WithScaler)
     spoil(monkeypatch, lambda call: call <= 6)  # 2^10 -> 2^4
     run(corpus, tmp_path / "run", max_bad_updates=2)
     assert updates(tmp_path / "run")[-1]["skipped_updates"] == 6
@@ -278,7 +280,7 @@ def test_resume_refuses_to_make_another_run_of_it(corpus, tmp_path, monkeypatch,
 
 def test_another_vocabulary_before_the_first_checkpoint_is_learned_anew(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(script, "encode", lambda *arguments: signal.raise_signal(signal.SIGTERM))
+        patch.setattr(running, "encode", lambda *arguments: signal.raise_signal(signal.SIGTERM))
         with pytest.raises(SystemExit):
             run(corpus, tmp_path / "run", vocab_size=300)
     assert (tmp_path / "run" / "tokenizer").is_dir()
@@ -307,7 +309,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_once_there_is_room_it_goes_on(
     corpus, finished, tmp_path, monkeypatch, capsys
 ):
     folder = tmp_path / "run"
-    original = script.TrainingState.save
+    original = running.TrainingState.save
 
     def save(state, checkpoints, score=None):
         if state.progress.step == 10:
@@ -315,7 +317,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_once_there_is_room_it_goes_on(
         return original(state, checkpoints, score)
 
     with monkeypatch.context() as patch:
-        patch.setattr(script.TrainingState, "save", save)
+        patch.setattr(running.TrainingState, "save", save)
         code, stderr = failed(corpus, folder, capsys=capsys)
     assert code == 1
     assert f"Make room for {folder}" in stderr
@@ -370,7 +372,7 @@ def test_a_signal_before_the_loop_ends_the_run_at_once(corpus, tmp_path, monkeyp
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("the signal was not heard")
 
-    monkeypatch.setattr(script, "load_data", load_data)
+    monkeypatch.setattr(running, "load_data", load_data)
     before = signal.getsignal(signal.SIGINT)  # ignored, where a shell began these tests in the background
     code, stderr = failed(corpus, tmp_path / "run", capsys=capsys)
     assert code == 130
@@ -417,7 +419,7 @@ def test_patience_ends_a_run_that_does_not_get_better(corpus, tmp_path):
 
 def test_a_time_budget_ends_in_time_with_the_rate_near_zero(corpus, tmp_path):
     folder, minutes = tmp_path / "run", 0.15
-    arguments = ["--train", corpus, "--output_dir", folder, "--time_budget", minutes, "--warmup_steps", 10]
+    arguments = ["--train", corpus, "--output_dir", folder, "--time_budget_minutes", minutes, "--warmup_steps", 10]
     skipped = ("max_steps", "eval_steps")
     arguments += [p for name, value in OPTIONS.items() if name not in skipped for p in (f"--{name}", value)]
     script.main([str(argument) for argument in arguments])
@@ -430,7 +432,7 @@ def test_a_time_budget_ends_in_time_with_the_rate_near_zero(corpus, tmp_path):
 
 
 def test_a_time_budget_brings_the_rate_down_also_where_a_recipe_has_many_updates(corpus, tmp_path):
-    run(corpus, tmp_path / "run", max_steps=100_000, eval_steps=1000, warmup_steps=10, time_budget=0.1)
+    run(corpus, tmp_path / "run", max_steps=100_000, eval_steps=1000, warmup_steps=10, time_budget_minutes=0.1)
     lines = updates(tmp_path / "run")
     assert lines[-1]["learning_rate"] < 0.1 * max(line["learning_rate"] for line in lines)
     assert 20 < lines[-1]["step"] < 100_000

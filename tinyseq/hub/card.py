@@ -22,12 +22,6 @@ from ..push_tinyseq import USAGE
 from ..text import clean
 from ..translation import Translator
 
-# Options that say where things lie or go, which does not change the outcome and is nobody's business
-PRIVATE_OPTIONS = {
-    "output_dir", "overwrite", "resume", "train", "valid", "test", "tokenizer", "report_to", "log_steps",
-    "log_batches", "loader_workers", "process_timeout", "save_steps", "keep_checkpoints", "keep_best_checkpoints",
-    "push_to_hub", "hub_model_id", "hub_private_repo", "hub_strategy", "card_examples",
-}  # fmt: skip
 NEUTRAL_EXAMPLE = {"source": "A text to translate.", "translation": ""}
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 
@@ -59,7 +53,10 @@ def our_part(config: dict[str, Any], facts: dict[str, Any], name: str) -> tuple[
 
 
 def facts_of_run(
-    options: dict[str, Any], pairs: Mapping[str, tuple[Sequence[str] | None, int | None]], longest_source: int | None
+    options: dict[str, Any],
+    public: dict[str, Any],
+    pairs: Mapping[str, tuple[Sequence[str] | None, int | None]],
+    longest_source: int | None,
 ) -> dict[str, Any]:
     """Returns what a card says of a run before it has any figures.
 
@@ -67,6 +64,7 @@ def facts_of_run(
 
     Args:
         options: Every option of the run and of the model.
+        public: Those of them that are nobody's secret.
         pairs: For each set of pairs, where it comes from (`None`: taken out of the training data) and its size
             (`None`: a stream).
         longest_source: Pieces of the longest source in training, if it is known.
@@ -83,7 +81,7 @@ def facts_of_run(
     return {
         "languages": languages_of(options["source"], options["target"], train),
         "data": sets,
-        "options": {name: value for name, value in options.items() if name not in PRIVATE_OPTIONS},
+        "options": public,
     }
 
 

@@ -128,16 +128,6 @@ class Checkpoints:
                 continue  # `newest_whole` tells of it
         return sorted((step for step in scores if scores[step] is not None), key=lambda step: (-scores[step], step))
 
-    def best(self) -> Path | None:
-        """Returns the whole checkpoint with the highest score, if any has one."""
-        for step in self.by_score(self.steps()):
-            try:
-                verify(self.path(step))
-            except CheckpointError:
-                continue
-            return self.path(step)
-        return None
-
     def newest_whole(self, show: Callable[[str], None] = print) -> Path | None:
         """Returns the newest checkpoint that is whole, or `None` if there are no checkpoints.
 

@@ -27,6 +27,7 @@ from ..files import save_whole
 from ..text import clean
 from ..tokenization_tinyseq import TinySeqTokenizer
 from .distributed import main_process_result
+from .options import RunOptions
 
 TEXTS_FOR_TOKENIZER = 1_000_000  # pairs of a stream that a tokenizer is learned from
 PAIRS_FOR_FINGERPRINT = 1_000  # pairs of a stream that it is known by
@@ -49,7 +50,7 @@ class TrainingData:
     reports: dict[str, Any] = field(default_factory=dict)
 
 
-def load_data(options: Any, show: Callable[[str], None]) -> TrainingData:
+def load_data(options: RunOptions, show: Callable[[str], None]) -> TrainingData:
     """Reads what `--train`, `--valid` and `--test` name, and shows what was refused."""
     reports: dict[str, Any] = {}
 
@@ -76,7 +77,7 @@ def load_data(options: Any, show: Callable[[str], None]) -> TrainingData:
     valid = load(options.valid, "validation") if options.valid else None
     held_out = [text for pairs in (test, valid) if pairs is not None for text in pairs["source"]]
     checks: dict[str, Any] = {"drop": options.drop or (), "held_out": held_out}
-    corpora = corpora_of(options.train)
+    corpora = corpora_of(options.train or ())
     train: Any
     if options.streaming:
         train = [stream_corpus(files, **arguments(files, "train"), **checks, seed=options.seed) for files in corpora]
@@ -117,7 +118,11 @@ def write_reports(path: Path, reports: dict[str, Any]) -> None:
 
 
 def make_tokenizer(
-    accelerator: Accelerator, options: Any, max_length: int, train: Dataset | CorpusStream | Mixture, folder: Path
+    accelerator: Accelerator,
+    options: RunOptions,
+    max_length: int,
+    train: Dataset | CorpusStream | Mixture,
+    folder: Path,
 ) -> PreTrainedTokenizerBase:
     """Returns the tokenizer that was named, that of an interrupted run, or one learned from the training pairs.
 
@@ -172,7 +177,7 @@ def encode(
 
 def corpus_to_batch(
     accelerator: Accelerator,
-    options: Any,
+    options: RunOptions,
     train: Dataset | CorpusStream | Mixture,
     tokenizer: PreTrainedTokenizerBase,
     config: TinySeqConfig,
@@ -198,5 +203,5 @@ def corpus_to_batch(
             first = [(source, target) for _, source, target in first_pairs(stream, PAIRS_FOR_FINGERPRINT)]
             pairs_known = Dataset.from_dict(dict(zip(("source", "target"), zip(*first, strict=True), strict=True)))
         parts.append(fingerprint_of(pairs_known, tokenizer, config.max_position_embeddings))
-    fingerprint = " ".join([*parts, *map(str, sizes_of(options.train) if options.streaming else ())])
+    fingerprint = " ".join([*parts, *map(str, sizes_of(options.train or []) if options.streaming else ())])
     return corpus, {"fingerprint": fingerprint, "size": None, "longest_source": None, "words": "a stream of pairs"}

@@ -4,15 +4,24 @@
 import os
 import pickle
 import sys
+import warnings
 from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator, DistributedType
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import (
+    DistributedDataParallelKwargs,
+    InitProcessGroupKwargs,
+    broadcast_object_list,
+    gather_object,
+)
 
 from ..translation import Translator, quiet
 from .interruption import Stopped
+from .options import RunOptions
 
 T = TypeVar("T")
 
@@ -65,6 +74,33 @@ def main_process_result(accelerator: Accelerator, action: Callable[[], T]) -> T:
     return outcome[0]
 
 
+def join_processes(options: RunOptions, trackers: Path) -> Accelerator:
+    """Returns what the processes of a run do together by, when all have joined.
+
+    Args:
+        options: The run's.
+        trackers: Where trackers write.
+
+    Raises:
+        ValueError: The launcher was configured for what a run can't do.
+    """
+    check_launcher()
+    # torch 2.13 has a new name for an option below, and Accelerate does not know it yet
+    warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
+    accelerator = Accelerator(
+        cpu=not torch.accelerator.is_available(),  # without it, several processes on a CPU do not find each other
+        mixed_precision=options.mixed_precision,
+        log_with=options.report_to,
+        project_dir=trackers,
+        kwargs_handlers=[
+            DistributedDataParallelKwargs(broadcast_buffers=False),  # position tables never change
+            InitProcessGroupKwargs(timeout=timedelta(seconds=options.process_timeout_seconds)),
+        ],
+    )
+    check_distribution(accelerator, options.ema_decay)
+    return accelerator
+
+
 def check_launcher() -> None:
     """Refuses what a launcher was configured for and a run could not keep its word with.
 
@@ -103,7 +139,7 @@ def check_distribution(accelerator: Accelerator, ema_decay: float) -> None:
         raise ValueError(f"--ema_decay {ema_decay}: there is no moving average with FSDP, which splits the weights")
 
 
-def prepare(accelerator: Accelerator, model: Any, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
+def wrap(accelerator: Accelerator, model: Any, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
     """Returns model and optimizer as `accelerator.prepare` wraps them.
 
     Accelerate 1.15 gives embedding and projection a group of FSDP of their own. Here the embeddings of encoder and
@@ -179,6 +215,6 @@ def lost_process(error: Exception) -> ProcessLostError | None:
     if isinstance(error, kinds) or (isinstance(error, RuntimeError) and any(sign in text for sign in signs)):
         return ProcessLostError(
             f"another process of this run has failed, and its own message says why, or was waited for longer than "
-            f"--process_timeout ({text.splitlines()[0][:200]})"
+            f"--process_timeout_seconds ({text.splitlines()[0][:200]})"
         )
     return None

@@ -8,8 +8,10 @@ unbroken one, bit for bit.
 
 import copy
 import json
+import shutil
+import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from datasets import Dataset
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..files import save_whole
+from ..files import check_space, recover, save_whole
 from ..hub.card import examples_of
 from ..hub.push import write_facts, write_training_json
 from ..translation import Translator
@@ -27,16 +29,11 @@ from .checkpoint import Checkpoints
 from .distributed import main_process_result
 from .log import RunLog
 from .optimization import MovingAverage
+from .options import NOT_DECIDING, RunOptions
 from .state_files import CheckpointError, gather_state, load_tensors, load_weights, restore_state, save_tensors, unwrap
 
 STATE = "state.json"
-# Options that do not change which weights come out, so that a resumed run may have others
-MAY_CHANGE = {
-    "output_dir", "overwrite", "resume", "loader_workers", "process_timeout", "log_steps", "log_batches", "report_to",
-    "save_steps", "keep_checkpoints", "keep_best_checkpoints", "push_to_hub", "hub_model_id", "hub_private_repo",
-    "hub_strategy", "card_examples", "test", "num_beams", "length_penalty", "gradient_accumulation_steps",
-    "average_checkpoints", "patience", "time_budget", "on_bad_row", "max_bad_updates", "train", "valid", "tokenizer",
-}  # fmt: skip
+BESIDE_WEIGHTS = 500_000  # bytes of a model's tokenizer, code and card
 
 
 @dataclass
@@ -121,7 +118,7 @@ class TrainingState:
     tokenizer: PreTrainedTokenizerBase
     progress: Progress
     log: RunLog
-    identity: dict[str, Any]
+    identity: dict[str, Any] = field(default_factory=dict)
     repository: str | None = None
 
     def whole_model(self) -> PreTrainedModel:
@@ -260,7 +257,7 @@ def check_identity(saved: dict[str, Any], now: dict[str, Any], checkpoint: Path)
     """Refuses to go on with another run than the one that was begun, naming what differs."""
     saved, now = flat(saved), flat(now)
     for name in sorted(saved.keys() | now.keys()):
-        if name not in MAY_CHANGE and saved.get(name) != now.get(name):
+        if name not in NOT_DECIDING and saved.get(name) != now.get(name):
             raise ValueError(
                 f"--resume: {name} is {now.get(name)!r} and was {saved.get(name)!r} when {checkpoint} was written; "
                 f"the weights would be those of neither run. Give the same again, or train into another folder"
@@ -272,3 +269,37 @@ def flat(identity: dict[str, Any]) -> dict[str, Any]:
     return json.loads(
         json.dumps({**identity.get("options", {}), **{k: v for k, v in identity.items() if k != "options"}})
     )
+
+
+def check_first_machine(accelerator: Accelerator, checkpoints: Checkpoints) -> None:
+    """Refuses to begin anew on one machine while the checkpoints lie on another, which was the first one before.
+
+    Raises:
+        ValueError: On every process alike.
+    """
+    newest = gather_object([max(checkpoints.steps(), default=0)])
+    if max(newest) > newest[0]:
+        there = f"that of {newest[0]:,} only" if newest[0] else "none"
+        raise ValueError(
+            f"--resume: process {newest.index(max(newest))} has the checkpoint of update {max(newest):,} in its "
+            f"folder, and process 0, which reads and writes them, has {there}; give the machines the ranks that they "
+            f"had before (--node_rank, --machine_rank), or copy the run's folder"
+        )
+
+
+def find_earlier(checkpoints: Checkpoints, parameters: int, options: RunOptions) -> Path | None:
+    """Returns the checkpoint to go on from, if there is one, after a look at whether there is room for more."""
+    for name in ("best", "last"):
+        recover(checkpoints.folder.parent / name)
+    found = None
+    if options.resume:
+        found = checkpoints.newest_whole(lambda message: print(message, file=sys.stderr))
+    else:
+        shutil.rmtree(checkpoints.folder, ignore_errors=True)  # of the run that --overwrite gives up
+    weights = 4 * parameters  # bytes; AdamW has two more numbers for each
+    one = weights * (4 if options.ema_decay else 3) + BESIDE_WEIGHTS
+    kept = options.keep_checkpoints + options.keep_best_checkpoints + 1  # one more while it is written
+    there = sum(path.stat().st_size for path in checkpoints.folder.parent.rglob("*.safetensors"))
+    models = 3 * (weights + BESIDE_WEIGHTS)  # best/ and last/, and one while it is written
+    check_space(checkpoints.folder.parent, max(kept * one + models - there, one), "checkpoints and models")
+    return found

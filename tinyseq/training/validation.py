@@ -1,6 +1,7 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
 """How good a model is that is still being trained: loss per target token, BLEU and chrF, by all processes together."""
 
+import math
 import time
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..evaluation import METRICS, score
 from ..translation import Translator
 from .distributed import share, sum_over_processes, translate_shared
 from .interruption import Interruption, signal_in
+from .options import RunOptions
 
 
 def evaluate(
@@ -20,7 +22,7 @@ def evaluate(
     translator: Translator,
     valid: EncodedPairs,
     pairs: Dataset,
-    options: Any,
+    options: RunOptions,
     interruption: Interruption,
 ) -> dict[str, Any] | None:
     """Returns loss per target token over all of `valid`, and BLEU and chrF of the first pairs, decoded greedily.
@@ -57,7 +59,7 @@ def evaluate(
     loss_sum, tokens, *flags = sum_over_processes(accelerator, [loss_sum, tokens, *interruption.flags()])
     if signal_in(flags):
         return None
-    scores = score(hypotheses, list(pairs["target"]), tokenize=options.bleu_tokenize, language=options.target)
+    scores = score(hypotheses, list(pairs["target"]), tokenize=options.bleu_tokenizer)
     if accelerator.is_main_process:
         shown = "".join(f", {metric.short} {getattr(scores, key):.2f}" for key, metric in METRICS.items())
         print(f"valid: loss {loss_sum / tokens:.3f} per target token{shown}")
@@ -68,3 +70,9 @@ def evaluate(
         **{f"{key}_signature": getattr(scores, f"{key}_signature") for key in METRICS},
         "evaluation_seconds": round(time.perf_counter() - start, 2),
     }
+
+
+def merit(figures: dict[str, Any], metric: str) -> float:
+    """Returns the figure that chooses the best model, turned so that more is better; NaN is worst."""
+    value = -figures["valid_loss"] if metric == "loss" else figures[f"valid_{metric}"]
+    return -math.inf if math.isnan(value) else value
