@@ -294,7 +294,7 @@ def run_prune(options: argparse.Namespace) -> None:
     """`tinyseq prune`."""
     from ..attention.heads import Head, heads_kept, number_of_heads
     from ..attention.pruning import prune, prune_least_important
-    from ..evaluation import score
+    from ..evaluation import METRICS, score
     from ..files import check_is_free, save_whole
     from ..translation import Translator
 
@@ -335,15 +335,14 @@ def run_prune(options: argparse.Namespace) -> None:
         figures[when] = {
             "heads": number_of_heads(which),
             "parameters": sum(parameter.numel() for parameter in which.parameters()),
-            "bleu": scores.bleu,
-            "chrf": scores.chrf,
+            **{key: getattr(scores, key) for key in METRICS},
             "bleu_signature": scores.bleu_signature,
         }
     if options.json:
         cli.write_lines(cli.sys.stdout.buffer, [json.dumps(figures, indent=2)])
         return
     lines = [f"removed: {', '.join(figures['removed'])}", f"{'':<12}{'before':>12}{'after':>12}"]
-    for name, form in (("heads", ","), ("parameters", ","), ("bleu", ".2f"), ("chrf", ".2f")):
+    for name, form in {"heads": ",", "parameters": ",", **dict.fromkeys(METRICS, ".2f")}.items():
         lines.append(
             f"{name:<12}" + "".join(f"{format(figures[when][name], form):>12}" for when in ("before", "after"))
         )
