@@ -74,5 +74,6 @@ def evaluate(
 
 def merit(figures: dict[str, Any], metric: str) -> float:
     """Returns the figure that chooses the best model, turned so that more is better; NaN is worst."""
-    value = -figures["valid_loss"] if metric == "loss" else figures[f"valid_{metric}"]
+    sign = -1 if metric == "loss" else METRICS[metric].sign
+    value = sign * figures[f"valid_{metric}"]
     return -math.inf if math.isnan(value) else value
