@@ -6,7 +6,8 @@ from hubclient import files_in
 
 MODEL = {
     "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-    "configuration_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py", "tokenization_tinyseq.py",
+    "configuration_tinyseq.py", "losses_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py",
+    "tokenization_tinyseq.py",
 }  # fmt: skip
 
 
