@@ -459,7 +459,7 @@ class TinySeqStack(TinySeqPreTrainedModel):
         # Tensor parallelism splits by vocabulary, by feed-forward width and by heads, if every layer has as many
         plan = {"embed_tokens": "embedding_rowwise", "layers.*.fc1": "colwise", "layers.*.fc2": "rowwise"}
         for attention in self.attentions if self.config.kept_heads is None else ():
-            plan |= {f"layers.*.{attention}.{name}_proj": "colwise" for name in "qkv"}
+            plan |= {f"layers.*.{attention}.{name}": "colwise" for name in ("q_proj", "k_proj", "v_proj")}
             plan[f"layers.*.{attention}.out_proj"] = "rowwise"
         self.tp_plan.update(plan)
 
