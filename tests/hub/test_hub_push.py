@@ -8,7 +8,8 @@ from tinyseq.hub.push import files_of_a_model
 
 MODEL = {
     "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-    "configuration_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py", "tokenization_tinyseq.py",
+    "configuration_tinyseq.py", "losses_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py",
+    "tokenization_tinyseq.py",
 }  # fmt: skip
 
 
