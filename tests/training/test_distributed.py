@@ -1,33 +1,31 @@
 """What processes do together: results in order whatever their lengths, errors for all, the same for all."""
 
+import functools
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-
-from tinyseq.training.distributed import lost_process
-
-ROOT = Path(__file__).parents[2]
-SCRIPT = """
-import json, sys
-from types import SimpleNamespace
 from accelerate import Accelerator
-from tinyseq.training.distributed import (
-    check_same_everywhere, leave_group, main_process_result, sum_over_processes, translate_shared
-)
+from training_runs import Run
 
-accelerator = Accelerator(cpu=True)
-rank = accelerator.process_index
+from tinyseq.training.distributed import (
+    check_same_everywhere,
+    leave_group,
+    lost_process,
+    main_process_result,
+    sum_over_processes,
+    translate_shared,
+)
 
 
 class Longer:
-    '''Translations of 3 words on one process, of 17 on the other; those of blank texts never end.'''
+    """Translations of 3 words on one process, of 17 on the other; those of blank texts never end."""
+
+    def __init__(self, rank):
+        self.words = 17 if rank else 3
 
     def translate(self, texts, **options):
-        made = [" ".join([text] * (3 if rank == 0 else 17)) for text in texts]
+        made = [" ".join([text] * self.words) for text in texts]
         return SimpleNamespace(texts=made, unfinished=[i for i, text in enumerate(texts) if text == "c"])
 
 
@@ -42,32 +40,29 @@ def message(action):
         return f"{type(error).__name__}: {error}"
 
 
-found = {
-    "processes": accelerator.num_processes,
-    "translations": translate_shared(accelerator, Longer(), ["a", "b", "c", "d", "e"]),
-    "sums": sum_over_processes(accelerator, [1.5, rank, 2.0**53]),
-    "result": main_process_result(accelerator, lambda: f"of process {rank}"),
-    "failure": message(lambda: main_process_result(accelerator, fails)),
-    "same": message(lambda: check_same_everywhere(accelerator, {"data": "x", "options": {"seed": 0}})),
-    "not the same": message(lambda: check_same_everywhere(accelerator, {"data": "x", "options": {"seed": rank}})),
-}
-with open(f"{sys.argv[1]}/{rank}.json", "w") as file:
-    json.dump(found, file)
-leave_group(accelerator)
-"""
+def work_together(folder):
+    """What each of two processes does."""
+    accelerator = Accelerator(cpu=True)
+    rank = accelerator.process_index
+    made = {
+        "processes": accelerator.num_processes,
+        "translations": translate_shared(accelerator, Longer(rank), ["a", "b", "c", "d", "e"]),
+        "sums": sum_over_processes(accelerator, [1.5, rank, 2.0**53]),
+        "result": main_process_result(accelerator, lambda: f"of process {rank}"),
+        "failure": message(lambda: main_process_result(accelerator, fails)),
+        "same": message(lambda: check_same_everywhere(accelerator, {"data": "x", "options": {"seed": 0}})),
+        "not the same": message(lambda: check_same_everywhere(accelerator, {"data": "x", "options": {"seed": rank}})),
+    }
+    (folder / f"{rank}.json").write_text(json.dumps(made))
+    leave_group(accelerator)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What two processes made of it."""
     folder = tmp_path_factory.mktemp("two")
-    (folder / "script.py").write_text(SCRIPT)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*launch, str(folder / "script.py"), str(folder)], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+    run = Run.of(functools.partial(work_together, folder), folder / "out", 2)
+    assert run.end() == [0, 0], run.text
     both = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
     assert [one["processes"] for one in both] == [2, 2]
     return both

@@ -1,33 +1,34 @@
 """The process: memory is kept, versions are noted."""
 
+import functools
 import platform
-import subprocess
-import sys
+import resource
 
 import pytest
 import torch
+from training_runs import Run
 
-from tinyseq.training.runtime import versions
+from tinyseq.training.runtime import keep_freed_memory, versions
 
-PAGE_FAULTS = """
-import resource, sys, torch
-from tinyseq.training.runtime import keep_freed_memory
-if sys.argv[1] == "keep":
-    assert keep_freed_memory()
-faults = []
-for mebibytes in range(40, 34, -1):  # each fits where the one before was freed, whatever small things lie beside it
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(mebibytes * 2**18)
-    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-print(sum(faults[1:]))
-"""
+
+def count_page_faults(how):
+    """Prints how often the system had to give pages while large tensors came and went."""
+    if how == "keep":
+        assert keep_freed_memory()
+    faults = []
+    for mebibytes in range(40, 34, -1):  # each fits where the one before was freed, whatever small things lie beside it
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(mebibytes * 2**18)
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    print(sum(faults[1:]), flush=True)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator can be told to keep memory")
-def test_a_tensor_that_fits_where_one_was_freed_gets_its_pages():
+def test_a_tensor_that_fits_where_one_was_freed_gets_its_pages(tmp_path):
     def page_faults(how):
-        command = [sys.executable, "-c", PAGE_FAULTS, how]
-        return int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+        run = Run.of(functools.partial(count_page_faults, how), tmp_path / how)
+        assert run.end() == [0], run.text
+        return int(run.text)
 
     assert page_faults("default") > 1000  # 185 MiB in pages of 4 KiB, or of up to 128 KiB
     assert page_faults("keep") < 100

@@ -1,4 +1,4 @@
-"""train.py as its users run it: a process of its own, files in, a model out."""
+"""train.py as its users run it: files in, a model out."""
 
 import itertools
 import json
@@ -6,40 +6,36 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+import train as script
 import yaml
 from safetensors.torch import load_file
 from test_custom_code import WITHOUT_TINYSEQ
+from training_runs import ROOT, TINY, Run
 
 from tinyseq import grammar
+from tinyseq.cli.main import main as tinyseq
 from tinyseq.hub.push import split_card
 from tinyseq.training.options import RunOptions
 from tinyseq.training.schedule import learning_rate
 
-ROOT = Path(__file__).parents[2]
-SIZES = {
-    "d_model": 16, "encoder_layers": 2, "decoder_layers": 1,
-    "encoder_attention_heads": 2, "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 24, "decoder_ffn_dim": 20, "vocab_size": 400, "max_position_embeddings": 64, "num_beams": 2,
-    "batch_size_tokens": 256, "eval_pairs": 6,
-}  # fmt: skip
-TINY = [part for name, value in SIZES.items() for part in (f"--{name}", str(value))]
 
-
-def run(*command, timeout=120, **environment):
+def run(*command):
     """Runs a command from the repository's root, one thread per process, and returns what became of it."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     return subprocess.run(
-        [str(part) for part in command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
-    )
+        [str(part) for part in command], cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
 
 
-def train(*arguments, **keywords):
-    """Runs train.py under plain python."""
-    return run(sys.executable, "train.py", *arguments, **keywords)
+def train(*arguments, output, ranks=1):
+    """Runs train.py in forked processes, and returns what they wrote."""
+    forked = Run.forked(arguments, output, ranks)
+    assert forked.end() == [0] * ranks, forked.text
+    assert f"on {ranks} process{'es' * (ranks > 1)} (" in forked.text
+    return forked.text
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +51,21 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished_run(corpus, tmp_path_factory):
-    """A run of 30 updates on two text files, with test set and tracker."""
+    """The folder of a run of 30 updates on two text files, with test set and tracker, begun by its real command."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    files = [corpus / "train.en", corpus / "train.es"]
-    result = train(
-        "--train", *files, "--test", *files, *TINY, "--valid_pairs", 20, "--max_steps", 30, "--log_steps", 10,
+    result = run(
+        sys.executable, "train.py", *options(corpus), "--test", corpus / "train.en", corpus / "train.es",
         "--report_to", "tensorboard", "--card_examples", 3, "--output_dir", folder,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    return folder, result
+    return folder
+
+
+def options(corpus):
+    return [
+        "--train", corpus / "train.en", corpus / "train.es", *TINY,
+        "--valid_pairs", 20, "--max_steps", 30, "--log_steps", 10,
+    ]  # fmt: skip
 
 
 def log_of(folder):
@@ -73,7 +75,7 @@ def log_of(folder):
 def test_two_text_files_give_a_folder_with_models_checkpoints_a_log_a_report_a_curve_and_the_options(
     finished_run, corpus
 ):
-    folder, _ = finished_run
+    folder = finished_run
     for model in ("best", "last"):
         names = {path.name for path in (folder / model).iterdir()}
         assert json.loads((folder / model / "training.json").read_text())["options"]["max_steps"] == 30
@@ -91,7 +93,7 @@ def test_two_text_files_give_a_folder_with_models_checkpoints_a_log_a_report_a_c
 
 
 def test_the_log_has_loss_speed_rate_and_scores_with_their_signatures(finished_run):
-    folder, _ = finished_run
+    folder = finished_run
     lines = log_of(folder)
     updates = [line for line in lines if "loss_per_target_token" in line]
     assert updates[-1]["step"] == 30
@@ -104,26 +106,16 @@ def test_the_log_has_loss_speed_rate_and_scores_with_their_signatures(finished_r
 
 
 def test_the_test_set_is_scored_on_its_raw_text(finished_run, corpus):
-    folder, _ = finished_run
-    command = [
-        sys.executable,
-        "-m",
-        "sacrebleu",
-        corpus / "train.es",
-        "-i",
-        folder / "test.hypotheses.txt",
-        "-b",
-        "-w",
-        4,
-    ]
-    theirs = run(*command)
+    folder = finished_run
+    hypotheses = folder / "test.hypotheses.txt"
+    theirs = run(sys.executable, "-m", "sacrebleu", corpus / "train.es", "-i", hypotheses, "-b", "-w", 4)
     assert json.loads((folder / "test.json").read_text())["bleu"] == pytest.approx(float(theirs.stdout), abs=0.01)
 
 
 def test_a_process_that_knows_only_transformers_and_tinyseq_gives_the_text_of_tinyseq_translate(
-    finished_run, tmp_path
+    finished_run, tmp_path, capsys
 ):
-    folder, _ = finished_run
+    folder = finished_run
     script = tmp_path / "use.py"
     script.write_text(
         "import sys, torch, tinyseq\n"
@@ -142,15 +134,15 @@ def test_a_process_that_knows_only_transformers_and_tinyseq_gives_the_text_of_ti
     texts = [eval(line) for line in used.stdout.splitlines()]
     source = tmp_path / "in.txt"
     source.write_text("The black cat drank the milk.\nYou are welcome.\n")
-    for options, expected in (([], texts[0::3]), (["--num_beams", 1], texts[1::3])):
-        translated = run(sys.executable, "-m", "tinyseq.cli", "translate", folder / "best", source, *options)
-        assert translated.stdout.splitlines() == expected, translated.stderr
+    for options, expected in (([], texts[0::3]), (["--num_beams", "1"], texts[1::3])):
+        assert tinyseq(["translate", str(folder / "best"), str(source), *options]) == 0
+        assert capsys.readouterr().out.splitlines() == expected
 
 
 def test_the_card_of_the_best_model_has_the_scores_of_the_test_set_and_a_snippet_that_prints_what_it_says(
     finished_run, tmp_path
 ):
-    folder, _ = finished_run
+    folder = finished_run
     scores = json.loads((folder / "test.json").read_text())
     card = (folder / "best" / "README.md").read_text(encoding="utf-8")
     metadata, body = split_card(card)
@@ -170,13 +162,9 @@ def test_the_card_of_the_best_model_has_the_scores_of_the_test_set_and_a_snippet
 
 def test_two_processes_give_the_weights_of_one_with_the_same_global_batch(corpus, tmp_path):
     common = [*TINY, "--train", corpus / "train.tsv", "--max_steps", 20, "--log_steps", 5, "--dropout", 0]
-    alone = train(*common, "--gradient_accumulation_steps", 2, "--output_dir", tmp_path / "one")
-    assert "on 1 process (" in alone.stdout, alone.stderr
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", 2]
-    shared = run(*launch, "train.py", *common, "--output_dir", tmp_path / "two")
-    assert "on 2 processes (" in shared.stdout, shared.stderr
-    assert (alone.returncode, shared.returncode) == (0, 0), shared.stderr
-    assert "Warning" not in shared.stderr
+    train(*common, "--gradient_accumulation_steps", 2, "--output_dir", tmp_path / "one", output=tmp_path / "one.out")
+    text = train(*common, "--output_dir", tmp_path / "two", output=tmp_path / "two.out", ranks=2)
+    assert "Warning" not in text
     one, two = (load_file(tmp_path / name / "last" / "model.safetensors") for name in ("one", "two"))
     assert one.keys() == two.keys()
     for name in one:
@@ -187,35 +175,47 @@ def test_two_processes_give_the_weights_of_one_with_the_same_global_batch(corpus
             assert ours[figure] == pytest.approx(theirs[figure], rel=1e-4)
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_gives_others(corpus, tmp_path):
-    weights = {}
-    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        options = ["--train", corpus / "train.tsv", *TINY, "--max_steps", 4, "--seed", seed]
-        result = train(*options, "--output_dir", tmp_path / name)
-        assert result.returncode == 0, result.stderr
-        weights[name] = (tmp_path / name / "last" / "model.safetensors").read_bytes()
-    assert weights["a"] == weights["b"]
-    assert weights["a"] != weights["c"]
+def test_the_same_seed_gives_the_same_weights_and_another_gives_others(finished_run, corpus, tmp_path):
+    """In another process, with hashes of its own."""
+    weights = [(finished_run / "last" / "model.safetensors").read_bytes()]
+    for seed in (0, 4):
+        folder = tmp_path / str(seed)
+        train(*options(corpus), "--seed", seed, "--output_dir", folder, output=tmp_path / "out")
+        weights.append((folder / "last" / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1] != weights[2]
 
 
 def test_bfloat16_training_gives_finite_float32_weights(corpus, tmp_path):
     options = ["--train", corpus / "train.tsv", *TINY, "--max_steps", 6, "--log_steps", 2, "--mixed_precision", "bf16"]
-    result = train(*options, "--output_dir", tmp_path / "run")
-    assert result.returncode == 0, result.stderr
+    train(*options, "--output_dir", tmp_path / "run", output=tmp_path / "out")
     weights = load_file(tmp_path / "run" / "last" / "model.safetensors")
     assert all(tensor.dtype == torch.float32 and tensor.isfinite().all() for tensor in weights.values())
     losses = [line["loss_per_target_token"] for line in log_of(tmp_path / "run") if "loss_per_target_token" in line]
     assert losses[-1] < losses[0]
 
 
-def test_a_folder_that_holds_another_run_is_not_touched(finished_run, corpus):
-    folder, _ = finished_run
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    result = train("--train", corpus / "train.tsv", "--output_dir", folder)
-    assert result.returncode != 0
-    assert "not empty" in result.stderr
-    assert "--overwrite" in result.stderr
-    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+def refused(capsys, *arguments):
+    """Returns what train.py, here, says of arguments that it refuses."""
+    with pytest.raises(SystemExit) as stop:
+        script.main([str(argument) for argument in arguments])
+    assert stop.value.code not in (0, None)
+    return capsys.readouterr().err
+
+
+def test_a_folder_that_holds_another_run_is_not_touched(finished_run, corpus, capsys):
+    before = {path: path.stat().st_mtime_ns for path in finished_run.rglob("*")}
+    message = refused(capsys, "--train", corpus / "train.tsv", "--output_dir", finished_run)
+    assert "not empty" in message
+    assert "--overwrite" in message
+    assert before == {path: path.stat().st_mtime_ns for path in finished_run.rglob("*")}
+
+
+def test_the_command_ends_with_one_line_and_an_exit_code_after_bad_input(tmp_path):
+    result = run(sys.executable, "train.py", "--train", "nowhere.tsv", "--output_dir", tmp_path / "out")
+    assert result.returncode == 1
+    assert result.stderr.startswith("train.py: error: ")
+    assert "nowhere.tsv" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -244,12 +244,11 @@ def test_a_folder_that_holds_another_run_is_not_touched(finished_run, corpus):
         (["--train", "a.en", "a.es", "--output_dir", "OUT", "--dataset_revision", "x"], "--dataset_revision is for"),
     ],
 )
-def test_bad_input_ends_with_one_line_before_anything_is_written(tmp_path, arguments, message):
+def test_bad_input_ends_with_one_line_before_anything_is_written(tmp_path, capsys, arguments, message):
     out = tmp_path / "out"
-    result = train(*[str(out) if argument == "OUT" else argument for argument in arguments])
-    assert result.returncode != 0
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
+    stderr = refused(capsys, *[out if argument == "OUT" else argument for argument in arguments])
+    assert message in stderr
+    assert "Traceback" not in stderr
     assert not out.exists()
 
 

@@ -4,6 +4,7 @@ A run is begun by its real command, or forked from a server that has all modules
 each start takes. Then one process plays each rank, as torchrun would start it.
 """
 
+import functools
 import json
 import multiprocessing
 import os
@@ -15,10 +16,11 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tinyseq import grammar
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 TRAIN = ROOT / "train.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 ACCELERATE = [sys.executable, "-m", "accelerate.commands.launch"]
@@ -29,6 +31,8 @@ SIZES = {
     "batch_size_tokens": 256, "eval_pairs": 6,
 }  # fmt: skip
 TINY = [part for name, value in SIZES.items() for part in (f"--{name}", str(value))]
+# What a run imports, and the tests that break something in it; FSDP's parts of torch come at the first use of them
+PRELOADED = ["train", "pytest", "sacrebleu.metrics", "torch.distributed.fsdp", "torch.distributed.tensor"]
 SECONDS = 120  # for whatever should take one or a few, on a machine that is busy with other things
 
 
@@ -70,22 +74,33 @@ class Run:
         `{1: (["--seed", 2], folder, function)}`.
         """
         run = cls(output)
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["train"])
-        port = free_port()
+        parts = []
         for rank in range(ranks):
             more, cwd, sabotage = (each or {}).get(rank, ([], None, None))
-            arguments_here = [str(argument) for argument in (*arguments, *more)]
-            variables = {
-                "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks,
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
-            } if ranks > 1 else {}  # fmt: skip
-            process = context.Process(
-                target=play_rank, args=(arguments_here, output, variables, cwd or ROOT, sabotage)
-            )
-            process.start()
-            run.processes.append(process)
+            parts.append((functools.partial(train, [str(part) for part in (*arguments, *more)], sabotage), cwd or ROOT))
+        run.fork(parts)
         return run
+
+    @classmethod
+    def of(cls, action, output: Path, ranks: int = 1) -> "Run":
+        """Begins so many processes, forked likewise, that call `action()` instead of training."""
+        run = cls(output)
+        run.fork([(action, ROOT)] * ranks)
+        return run
+
+    def fork(self, parts) -> None:
+        """Forks a process for each rank, which does its part: calls a function in a folder."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
+        port = free_port()
+        for rank, (action, cwd) in enumerate(parts):
+            variables = {
+                "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": len(parts), "LOCAL_WORLD_SIZE": len(parts),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+            } if len(parts) > 1 else {}  # fmt: skip
+            process = context.Process(target=play_rank, args=(action, self.output, variables, cwd))
+            process.start()
+            self.processes.append(process)
 
     @property
     def text(self) -> str:
@@ -149,8 +164,8 @@ def exit_code(process) -> int | None:
     return process.exitcode if hasattr(process, "exitcode") else process.poll()
 
 
-def play_rank(arguments: list[str], output: Path, variables: dict, cwd: Path, sabotage) -> None:
-    """What a forked process does: it becomes `python train.py ARGUMENTS` in a session of its own."""
+def play_rank(action, output: Path, variables: dict, cwd: Path) -> None:
+    """What a forked process does: it becomes one that a command has begun, in a session of its own."""
     os.setsid()
     descriptor = os.open(output, os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 1)
@@ -158,11 +173,26 @@ def play_rank(arguments: list[str], output: Path, variables: dict, cwd: Path, sa
     os.environ.update({name: str(value) for name, value in variables.items()}, OMP_NUM_THREADS="1")
     os.chdir(cwd)
     multiprocessing.set_start_method("fork", force=True)  # processes that load data shall have all modules too
-    import train
+    action()
 
+
+def train(arguments: list[str], sabotage=None) -> None:
+    """What `python train.py ARGUMENTS` does, but for the curve: Matplotlib takes longer than the rest of such a run."""
+    import train as script
+    from tinyseq.training.log import RunLog
+
+    RunLog.draw = lambda log: None
     if sabotage is not None:
         sabotage()
-    train.main(arguments)
+    script.main(arguments)
+
+
+@pytest.fixture(autouse=True)
+def no_process_outlives_its_test():
+    """Ends what a test that failed has left running."""
+    yield
+    while Run.begun:
+        Run.begun.pop().kill()
 
 
 def free_port() -> int:
