@@ -77,7 +77,9 @@ class Run:
         parts = []
         for rank in range(ranks):
             more, cwd, sabotage = (each or {}).get(rank, ([], None, None))
-            parts.append((functools.partial(train, [str(part) for part in (*arguments, *more)], sabotage), cwd or ROOT))
+            parts.append(
+                (functools.partial(train, [str(part) for part in (*arguments, *more)], sabotage), cwd or ROOT)
+            )
         run.fork(parts)
         return run
 
