@@ -154,7 +154,6 @@ def measure(
 
     Args:
         model: An encoder-decoder of Transformers that has eager attention.
-        tokenizer: Its tokenizer.
         sources: Sentences.
         targets: Their translations.
         links: For each pair which words are translations of each other, if that is known. Words are those of
@@ -372,7 +371,6 @@ def importance(
 
     Args:
         model: Laid out as TinySeq, BART or Marian.
-        tokenizer: Its tokenizer.
         sources: Sentences.
         targets: Their translations.
         batch_size: Pairs at once.
@@ -418,7 +416,6 @@ def without_each_head(
 
     Args:
         model: Laid out as TinySeq, BART or Marian.
-        tokenizer: Its tokenizer.
         found: The maps of the translation, as the model made it.
         generate_options: Those that the translation was made with.
     """

@@ -120,7 +120,6 @@ def maps(model: Any, tokenizer: Any, source: str, target: str | None = None, **g
 
     Args:
         model: An encoder-decoder of Transformers that has eager attention. It is left as it was.
-        tokenizer: Its tokenizer.
         source: One sentence.
         target: A translation to look at, in place of the model's own.
         generate_options: For `model.generate`, if no target is given.
@@ -136,7 +135,6 @@ def maps_of_nbest(model: Any, tokenizer: Any, source: str, n: int, **generate_op
 
     Args:
         model: As in `maps`.
-        tokenizer: Its tokenizer.
         source: One sentence.
         n: How many. The search has as many beams at least.
         generate_options: For `model.generate`.
@@ -179,7 +177,6 @@ def maps_of_batch(
 
     Args:
         model: As in `maps`.
-        tokenizer: Its tokenizer.
         sources: The sentences.
         targets: As many translations to look at, in place of the model's own.
         generate_options: For `model.generate`, if there are no targets.
@@ -285,7 +282,6 @@ def translate(
 
     Args:
         model: In eval mode.
-        tokenizer: Its tokenizer.
         sources: Ids.
         warn: Whether to say which stopped at the length limit: their maps end in the middle of a sentence.
         generate_options: For `model.generate`.
@@ -368,7 +364,6 @@ def pieces_of(tokenizer: Any, ids: Sequence[int], source: str | None = None) -> 
     """Returns the pieces that ids stand for; one that the tokenizer does not know is `<id 3123>`.
 
     Args:
-        tokenizer: The tokenizer.
         ids: Of the target or, if `source` is given, of that source.
         source: Needed where source and target have vocabularies of their own, as some Marian models have.
     """
@@ -383,7 +378,6 @@ def with_removed_heads(config: Any, attention: str, layers: Sequence[torch.Tenso
     """Returns the weights of all layers as one array, (layers, batch, heads, query_len, key_len).
 
     Args:
-        config: The model's.
         attention: Which of its attentions.
         layers: (batch, heads that are there, query_len, key_len) of each layer.
     """

@@ -129,7 +129,6 @@ def prune_least_important(
 
     Args:
         model: A TinySeq model; it stays as it is.
-        tokenizer: Its tokenizer.
         sources: Sentences.
         targets: Their translations.
         count: How many heads to remove.

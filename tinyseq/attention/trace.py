@@ -96,7 +96,6 @@ def trace(model: Any, tokenizer: Any, source: str, target: str | None = None) ->
 
     Args:
         model: A TinySeq model with its output projection. It is left as it was.
-        tokenizer: Its tokenizer.
         source: One sentence.
         target: A translation to follow, in place of the model's own.
 

@@ -266,7 +266,6 @@ def write_facts(folder: Path, facts: dict[str, Any], name: str) -> None:
     """Writes what is known of a model beside its weights, and its card, in which an author's text is kept.
 
     Args:
-        folder: The model's.
         facts: For `training.json`.
         name: As for `make_card`.
     """

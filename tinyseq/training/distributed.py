@@ -188,7 +188,6 @@ def check_same_everywhere(accelerator: Accelerator, what: dict[str, Any]) -> Non
     """Refuses a run whose processes were not given the same; else they would wait for each other, or learn nonsense.
 
     Args:
-        accelerator: Of the run.
         what: Things that must be equal on all processes, by the name that a message can use.
 
     Raises:

@@ -114,7 +114,6 @@ class Run:
         """Returns the run that the options describe, at its beginning or where an earlier start has left it.
 
         Args:
-            options: Of the run.
             architecture: Options of `TinySeqConfig`.
             interruption: Handles signals: at once until all is prepared, then at the end of an update.
         """

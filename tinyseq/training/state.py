@@ -100,11 +100,9 @@ class TrainingState:
     """What a run is made of while it goes on, and how it is written and read.
 
     Attributes:
-        accelerator: Of the run.
         model: As `accelerator.prepare` gave it.
         optimizer: Likewise.
         average: The moving average of the weights, if there is one.
-        tokenizer: The model's.
         progress: The numbers.
         log: The figures so far.
         identity: What must be equal when a run is resumed, by a name for messages: every option, the data ...
@@ -220,7 +218,6 @@ def bad_numbers(
     """Returns why a run ends that has had nothing but bad numbers for some updates.
 
     Args:
-        accelerator: Of the run.
         rows: The training pairs of each batch of this process in the last update.
         train: The training pairs, of which the first are shown if they are in memory.
         progress: The run's.

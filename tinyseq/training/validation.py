@@ -30,7 +30,6 @@ def evaluate(
     A signal to any process ends it early, and then there are no figures: `None`, on every process.
 
     Args:
-        accelerator: Of the run.
         translator: A model that this process can use alone: shares are unequal, so that it must not wait for others.
         valid: The encoded validation pairs.
         pairs: The same as text, of which the first are translated.
