@@ -35,7 +35,8 @@ from tqdm.auto import tqdm
 from transformers.utils import logging as transformers_logging
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration
-from tinyseq.batching.stream import Batch, BatchStream, fingerprint_of
+from tinyseq.batching.encoding import fingerprint_of
+from tinyseq.batching.stream import Batch, BatchStream
 from tinyseq.corpus.checks import Report
 from tinyseq.evaluation import bleu_tokenizer_for, score
 from tinyseq.hub.card import facts_of_run

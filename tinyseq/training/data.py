@@ -19,8 +19,10 @@ from accelerate import Accelerator
 from datasets import Dataset, concatenate_datasets
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from ..batching.mixing import DatasetStream, Mixture, StreamedCorpus, TextStream, read
-from ..batching.stream import EncodedPairs, WholeCorpus, encode_pairs, fingerprint_of
+from ..batching.encoding import EncodedPairs, encode_pairs, fingerprint_of
+from ..batching.mixing import DatasetStream, Mixture, StreamedCorpus, TextStream
+from ..batching.mixing import reader_of as read
+from ..batching.stream import WholeCorpus
 from ..configuration_tinyseq import TinySeqConfig
 from ..corpus.loading import CorpusStream, corpora_of, is_on_hub, load_corpus, split_off, stream_corpus
 from ..files import save_whole
