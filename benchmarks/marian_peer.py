@@ -32,7 +32,7 @@ from transformers import (
 )
 
 from tinyseq import TinySeqConfig
-from tinyseq.batching.stream import EncodedPairs, encode_pairs
+from tinyseq.batching.encoding import EncodedPairs, encode_pairs
 from tinyseq.corpus.loading import load_corpus
 
 SHARED_SIZES = (

@@ -38,7 +38,8 @@ from harness import (
 from marian_peer import RunToMatch, sentences_for
 
 from tinyseq import TinySeqConfig
-from tinyseq.batching.stream import EncodedPairs, token_budget_batches
+from tinyseq.batching.encoding import EncodedPairs
+from tinyseq.batching.stream import token_budget_batches
 
 BATCH_SIZE_TOKENS = 2048
 SIZES: dict[str, dict[str, int]] = {

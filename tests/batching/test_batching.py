@@ -16,17 +16,9 @@ from torch.utils.data import DataLoader
 from transformers import AutoTokenizer, ByT5Tokenizer
 
 from tinyseq import TinySeqTokenizer
-from tinyseq.batching import stream as batching
-from tinyseq.batching.stream import (
-    BatchStream,
-    EncodedPairs,
-    Ragged,
-    WholeCorpus,
-    encode_pairs,
-    fingerprint_of,
-    tensors_of,
-    token_budget_batches,
-)
+from tinyseq.batching import encoding
+from tinyseq.batching.encoding import EncodedPairs, Ragged, encode_pairs, fingerprint_of
+from tinyseq.batching.stream import BatchStream, WholeCorpus, tensors_of, token_budget_batches
 
 
 def as_indices(pairs, budget=64, seed=5, block=0):
@@ -71,10 +63,10 @@ def test_a_row_of_a_ragged_array_is_no_copy():
     assert np.shares_memory(ragged[1], ragged.flat)
 
 
-def test_ragged_arrays_are_joined_in_order():
+def test_ragged_arrays_are_concatenated_in_order():
     parts = [Ragged.of([[1, 2], [3]]), Ragged.of([]), Ragged.of([[4, 5, 6]])]
-    assert [row.tolist() for row in Ragged.joined(parts)] == [[1, 2], [3], [4, 5, 6]]
-    assert len(Ragged.joined([])) == 0
+    assert [row.tolist() for row in Ragged.concatenated(parts)] == [[1, 2], [3], [4, 5, 6]]
+    assert len(Ragged.concatenated([])) == 0
 
 
 def test_tensors_are_padded_on_the_right_and_labels_with_minus_100():
@@ -109,7 +101,7 @@ def test_too_long_pairs_are_left_out_whole_and_counted(corpus, tokenizer):
 
 
 def test_each_encoded_pair_has_the_number_of_its_row_also_beyond_a_chunk(tokenizer, monkeypatch):
-    monkeypatch.setattr(batching, "ROWS_PER_CHUNK", 3)
+    monkeypatch.setattr(encoding, "ROWS_PER_CHUNK", 3)
     texts = ["a", "a b a b a b", "b", "a b", "a b a b a b", "b b", "a a"]
     encoded = encode_pairs(Dataset.from_dict({"source": texts, "target": texts[::-1]}), tokenizer, max_length=6)
     assert encoded.rows.tolist() == [0, 3, 6]
@@ -140,8 +132,8 @@ def as_lists(encoded):
 def encodings(monkeypatch):
     """The calls in which text was encoded."""
     calls = []
-    encode_texts = batching.encode_texts
-    monkeypatch.setattr(batching, "encode_texts", lambda *given: calls.append(given) or encode_texts(*given))
+    encode_texts = encoding.encode_texts
+    monkeypatch.setattr(encoding, "encode_texts", lambda *given: calls.append(given) or encode_texts(*given))
     return calls
 
 
@@ -174,11 +166,11 @@ import sys
 from pathlib import Path
 from datasets import Dataset
 from transformers import AutoTokenizer
-from tinyseq.batching import stream as batching
+from tinyseq.batching import encoding
 folder = Path(sys.argv[1])
-del batching.encode_texts
+del encoding.encode_texts
 rows = [__import__("json").loads(line) for line in (folder / "corpus.jsonl").open()]
-print(len(batching.encode_pairs(
+print(len(encoding.encode_pairs(
     Dataset.from_list(rows), AutoTokenizer.from_pretrained(folder / "tokenizer"), 6, folder / "cache"
 )))
 """
@@ -188,7 +180,7 @@ print(len(batching.encode_pairs(
 
 def test_of_several_processes_at_once_one_encodes_and_the_others_find_it(corpus, tokenizer, tmp_path, monkeypatch):
     """A process that begins while another encodes."""
-    encode_texts, ours = batching.encode_texts, []
+    encode_texts, ours = encoding.encode_texts, []
 
     def encode_slowly(*given):
         ours.append(multiprocessing.get_context("fork").Process(target=find))
@@ -198,10 +190,10 @@ def test_of_several_processes_at_once_one_encodes_and_the_others_find_it(corpus,
         return encode_texts(*given)
 
     def find():
-        monkeypatch.delattr(batching, "encode_texts")
+        monkeypatch.delattr(encoding, "encode_texts")
         encode_pairs(corpus, tokenizer, 6, tmp_path)
 
-    monkeypatch.setattr(batching, "encode_texts", encode_slowly)
+    monkeypatch.setattr(encoding, "encode_texts", encode_slowly)
     encode_pairs(corpus, tokenizer, 6, tmp_path)
     ours[0].join(timeout=60)
     assert ours[0].exitcode == 0
@@ -285,7 +277,7 @@ def test_nothing_in_a_cache_is_unpickled(corpus, tokenizer, tmp_path, caplog):
     path = next(tmp_path.glob("*/rows.npy"))
     np.save(path, np.array([{"an": "object"}]), allow_pickle=True)
     digests = path.with_name("digests.json")
-    digests.write_text(json.dumps({**json.loads(digests.read_text()), "rows": batching.file_digest(path)}))
+    digests.write_text(json.dumps({**json.loads(digests.read_text()), "rows": encoding.file_digest(path)}))
     assert as_lists(encode_pairs(corpus, tokenizer, 6, tmp_path)) == whole
     assert "made anew" in caplog.text
 
@@ -304,7 +296,7 @@ def test_a_cache_that_can_only_be_read_is_read(corpus, tokenizer, tmp_path, enco
     def refuse(path):
         raise PermissionError(13, "read-only", path)
 
-    monkeypatch.setattr(batching, "FileLock", refuse)
+    monkeypatch.setattr(encoding, "FileLock", refuse)
     assert len(encode_pairs(corpus, tokenizer, 6, tmp_path)) == 1
     assert len(encodings) == 1
 

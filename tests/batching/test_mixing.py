@@ -12,7 +12,7 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 
 from tinyseq import TinySeqTokenizer
-from tinyseq.batching.mixing import DatasetStream, Mixture, StreamedCorpus, read
+from tinyseq.batching.mixing import DatasetStream, Mixture, StreamedCorpus, reader_of
 from tinyseq.batching.stream import BatchStream
 from tinyseq.corpus.checks import Report
 from tinyseq.corpus.loading import stream_corpus
@@ -57,7 +57,7 @@ def sources(batch, tokenizer):
 
 
 def test_a_reader_goes_through_pass_after_pass():
-    reader = read(Numbered(rows=3, refused=[2]))
+    reader = reader_of(Numbered(rows=3, refused=[2]))
     pairs = list(itertools.islice(reader, 5))
     assert [(row, source) for row, source, _ in pairs] == [
         (1, "x0.1"), (3, "x0.3"), (1, "x1.1"), (3, "x1.3"), (1, "x2.1"),
@@ -78,11 +78,11 @@ STREAMS = {
 
 @pytest.mark.parametrize("kind", STREAMS)
 def test_a_reader_with_the_state_of_another_goes_on_where_that_one_was(kind):
-    pairs = list(itertools.islice(read(STREAMS[kind]()), 40))
+    pairs = list(itertools.islice(reader_of(STREAMS[kind]()), 40))
     for used in range(30):
-        before = read(STREAMS[kind]())
+        before = reader_of(STREAMS[kind]())
         assert list(itertools.islice(before, used)) == pairs[:used]
-        after = read(STREAMS[kind](), json.loads(json.dumps(before.state)))
+        after = reader_of(STREAMS[kind](), json.loads(json.dumps(before.state)))
         assert after.state == before.state
         assert list(itertools.islice(after, 10)) == pairs[used : used + 10]
         # What is refused between two pairs is counted by the one that reads on, and once
@@ -103,14 +103,14 @@ def test_pairs_in_memory_come_once_in_each_pass_in_an_order_of_its_own():
 
 def test_a_pass_without_pairs_is_an_error_that_shows_what_was_refused():
     with pytest.raises(ValueError, match=r"(?s)nothing: there are no pairs in it.*refused +nothing:1, nothing:2"):
-        next(iter(read(Numbered("nothing", 2, refused=[1, 2]))))
+        next(iter(reader_of(Numbered("nothing", 2, refused=[1, 2]))))
     with pytest.raises(ValueError, match="y: there are no pairs in it"):
-        list(itertools.islice(read(Mixture([Numbered("x"), Numbered("y", rows=0)], [5, 1])), 6))
+        list(itertools.islice(reader_of(Mixture([Numbered("x"), Numbered("y", rows=0)], [5, 1])), 6))
 
 
 def test_a_pass_that_ends_with_refused_rows_is_not_taken_for_an_empty_one_on_resuming():
     stream = Numbered(rows=3, refused=[2, 3])
-    reader = read(stream, {"epoch": 4, "row": 1, "report": Report().to_dict()})
+    reader = reader_of(stream, {"epoch": 4, "row": 1, "report": Report().to_dict()})
     assert next(iter(reader)) == (1, "x5.1", "b" * 8)
 
 
@@ -125,7 +125,7 @@ def test_a_mixture_keeps_its_weights_at_every_pair():
         streams = [Numbered(f"{index}:", rows=int(random.integers(1, 40))) for index in range(count)]
         given = np.zeros(count, dtype=int)
         tenths = np.array([round(10 * weight) for weight in weights])
-        for number, (_, source, _) in enumerate(itertools.islice(read(Mixture(streams, weights)), 600), start=1):
+        for number, (_, source, _) in enumerate(itertools.islice(reader_of(Mixture(streams, weights)), 600), start=1):
             given[int(source.split(":")[0])] += 1
             assert (np.abs(given * tenths.sum() - number * tenths) < tenths.sum()).all(), (weights, number, given)
 
@@ -134,8 +134,8 @@ def test_a_mixture_is_the_same_each_time_and_each_corpus_goes_through_its_own_pa
     def mixture():
         return Mixture([Numbered("x", rows=4), Numbered("y", rows=50)], [2, 1])
 
-    pairs = list(itertools.islice(read(mixture()), 60))
-    assert pairs == list(itertools.islice(read(mixture()), 60))
+    pairs = list(itertools.islice(reader_of(mixture()), 60))
+    assert pairs == list(itertools.islice(reader_of(mixture()), 60))
     for name, rows, count in (("x", 4, 40), ("y", 50, 20)):
         numbers = [name_pass_row(source, name) for _, source, _ in pairs if source.startswith(name)]
         assert numbers == [(number // rows, number % rows + 1) for number in range(count)]
@@ -148,9 +148,9 @@ def test_weights_that_are_not_one_number_above_0_for_each_corpus_are_refused(wei
 
 
 def test_another_number_of_corpora_than_before_is_refused_on_resuming():
-    state = read(Mixture([Numbered("x"), Numbered("y")], [1, 1])).state
+    state = reader_of(Mixture([Numbered("x"), Numbered("y")], [1, 1])).state
     with pytest.raises(ValueError, match="x: 1 corpora are mixed, and 2 were"):
-        read(Mixture([Numbered("x")], [1]), state)
+        reader_of(Mixture([Numbered("x")], [1]), state)
 
 
 # --- blocks -----------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def test_files_are_resumed_exactly_and_what_was_refused_in_them_is_counted_on(to
 
 def test_a_corpus_read_for_its_tokenizer_first_is_not_counted_twice(tokenizer, shards):
     text = stream_corpus(shards, source="1", target="2", on_bad_row="skip")
-    assert len(list(itertools.islice(read(text), 300))) == 300
+    assert len(list(itertools.islice(reader_of(text), 300))) == 300
     block = next(corpus_of(text, tokenizer, block_pairs=75).blocks())
     assert (block.report["rows"], block.report["dropped"]) == (41 + 17 + 26 - 1, 8)  # but for the last row
 

@@ -16,7 +16,8 @@ from torch.nn import functional
 from transformers import AutoTokenizer
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, grammar
-from tinyseq.batching.stream import encode_pairs, token_budget_batches
+from tinyseq.batching.encoding import encode_pairs
+from tinyseq.batching.stream import token_budget_batches
 
 ROOT = Path(__file__).parents[2]
 ENCODER_HEADS, DECODER_HEADS, WIDTH, UPDATES, WARMUP = 2, 4, 16, 5, 2

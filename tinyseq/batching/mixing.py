@@ -2,7 +2,7 @@
 """Text without end, and blocks of encoded pairs from it: corpora that do not fit in memory, or are mixed by weights.
 
 A *text stream* gives the pairs of one corpus, pass after pass; a `Mixture` is several of them, each going through its
-own passes. `read` returns a reader of either, which knows where it is, so that another can go on from there. A
+own passes. `reader_of` returns a reader of either, which knows where it is, so that another can go on from there. A
 `StreamedCorpus` cuts what a reader gives into blocks: memory holds one, and the one being read.
 """
 
@@ -18,7 +18,8 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..corpus.checks import Report
-from .stream import ROWS_PER_CHUNK, Block, encode_texts, joined
+from .encoding import ROWS_PER_CHUNK, EncodedPairs, encode_texts
+from .stream import Block
 
 
 class TextStream(Protocol):
@@ -90,8 +91,8 @@ class Mixture:
         self.name: str = " + ".join(stream.name for stream in streams)
 
 
-class Reader(Protocol):
-    """Yields (row, source, target) without end, and knows where it is.
+class PassReader:
+    """Yields (row, source, target) of one text stream without end, pass after pass, and knows where it is.
 
     Attributes:
         state: Where it is: after the last pair it gave; JSON.
@@ -99,42 +100,18 @@ class Reader(Protocol):
         report: What was refused so far, also before the state from which it went on.
     """
 
-    @property
-    def state(self) -> dict[str, Any]: ...
-    @property
-    def passes(self) -> int: ...
-    @property
-    def report(self) -> Report: ...
-    def __iter__(self) -> Iterator[tuple[int, str, str]]: ...
-
-
-def read(stream: TextStream | Mixture, state: dict[str, Any] | None = None) -> Reader:
-    """Returns a reader of `stream` that begins at the beginning, or where one with this state was."""
-    return MixtureReader(stream, state) if isinstance(stream, Mixture) else PassReader(stream, state)
-
-
-class PassReader:
-    """Reads one text stream, pass after pass."""
-
     def __init__(self, stream: TextStream, state: dict[str, Any] | None = None):
         self.stream = stream
-        self.epoch = state["epoch"] if state else 0
+        self.passes = state["epoch"] if state else 0
         self.row = state["row"] if state else 0
         stream.report = Report.from_dict(state["report"]) if state else Report()
 
     @property
     def state(self) -> dict[str, Any]:
-        """The pass, and how many of its rows were read up to the last pair."""
-        return {"epoch": self.epoch, "row": self.row, "report": self.report.to_dict()}
-
-    @property
-    def passes(self) -> int:
-        """How many passes are behind it."""
-        return self.epoch
+        return {"epoch": self.passes, "row": self.row, "report": self.report.to_dict()}
 
     @property
     def report(self) -> Report:
-        """What was refused so far."""
         return self.stream.report
 
     def __iter__(self) -> Iterator[tuple[int, str, str]]:
@@ -145,16 +122,16 @@ class PassReader:
         """
         while True:
             has_pairs = self.row > 0
-            for row, source, target in self.stream.pairs(self.epoch, self.row):
+            for row, source, target in self.stream.pairs(self.passes, self.row):
                 self.row, has_pairs = row, True
                 yield row, source, target
             if not has_pairs:
                 raise ValueError(f"{self.stream.name}: there are no pairs in it.\n{self.report}".rstrip())
-            self.epoch, self.row = self.epoch + 1, 0
+            self.passes, self.row = self.passes + 1, 0
 
 
 class MixtureReader:
-    """Reads the streams of a mixture in turn."""
+    """The same of the streams of a mixture, in turn."""
 
     def __init__(self, mixture: Mixture, state: dict[str, Any] | None = None):
         states = state["streams"] if state else [None] * len(mixture.streams)
@@ -164,22 +141,19 @@ class MixtureReader:
                 f"interrupted; go on with the same, or begin a new run"
             )
         self.mixture = mixture
-        self.readers = [read(stream, part) for stream, part in zip(mixture.streams, states, strict=True)]
+        self.readers = [reader_of(stream, part) for stream, part in zip(mixture.streams, states, strict=True)]
         self.taken = list(state["taken"]) if state else [0] * len(mixture.streams)
 
     @property
     def state(self) -> dict[str, Any]:
-        """Where each stream is, and how many pairs it gave."""
         return {"taken": list(self.taken), "streams": [reader.state for reader in self.readers]}
 
     @property
     def passes(self) -> int:
-        """How many passes over each stream are behind it, at least."""
         return min(reader.passes for reader in self.readers)
 
     @property
     def report(self) -> Report:
-        """What was refused so far, of all streams together."""
         report = Report()
         for reader in self.readers:
             report.merge(reader.report)
@@ -206,6 +180,14 @@ class MixtureReader:
             earliest[turn] = math.floor(self.taken[turn] * periods[turn])
             latest[turn] = math.ceil((self.taken[turn] + 1) * periods[turn])
             yield pair
+
+
+Reader = PassReader | MixtureReader
+
+
+def reader_of(stream: TextStream | Mixture, state: dict[str, Any] | None = None) -> Reader:
+    """Returns a reader of `stream` that begins at the beginning, or where one with this state was."""
+    return MixtureReader(stream, state) if isinstance(stream, Mixture) else PassReader(stream, state)
 
 
 class StreamedCorpus:
@@ -237,7 +219,7 @@ class StreamedCorpus:
         Raises:
             ValueError: A whole pass has no pair, or none that is short enough.
         """
-        reader = read(self.stream, source["stream"] if source else None)
+        reader = reader_of(self.stream, source["stream"] if source else None)
         too_long = Report.from_dict(source["too_long"]) if source else Report()
         texts = iter(reader)
         passes_with_pairs = reader.passes
@@ -252,7 +234,7 @@ class StreamedCorpus:
                     # The file and line are known to the stream alone; these words can be searched for
                     too_long.add(f"a side has over {self.longest} pieces", repr(text[:40]))
                 chunks.append(chunk)
-            block = joined(chunks)
+            block = EncodedPairs.concatenated(chunks)
             report = Report()
             report.merge(reader.report)
             report.merge(too_long)

@@ -3,9 +3,9 @@
 
 In the order in which the data flow:
 
-1. parts: what the caller gave, told apart: files, shards, folders, data sets on the Hub, the built-in corpus;
+1. parts: what the caller gave, told apart: files, shards, the built-in corpus, data sets (`data_sets.py`);
 2. rows: `readers.py` opens a part and yields its rows;
-3. the gate: the one place that stops at, drops or keeps what is not right (`quality.py` says what) and counts it;
+3. the gate: the one place that stops at, drops or keeps what is not right (`checks.py` says what) and counts it;
 4. `load_corpus` gives a `datasets.Dataset` with two string columns, `source` and `target`; `stream_corpus` gives a
    `CorpusStream`, whose pairs come again in every pass, from any row on.
 """
@@ -14,13 +14,11 @@ import glob
 import hashlib
 import os
 import re
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any
 
 import datasets
 import numpy as np
@@ -28,22 +26,21 @@ import pyarrow as pa
 from tqdm.auto import tqdm
 
 from .checks import KINDS, SAMPLE_PAIRS, Checks, Report, normalised
+from .data_sets import SPLIT_ALIASES, folder_parts, hub_parts
 from .readers import (
     JSON_NAMES,
     NO_UTF8,
-    ROWS_AT_ONCE,
     CorpusError,
     Decoder,
     Fault,
-    Row,
+    Part,
     Section,
     Sides,
     aligned_section,
-    arrow_rows,
     check_choice,
     check_file,
     file_section,
-    is_blank,
+    is_white,
     listed,
     read_lines,
 )
@@ -55,7 +52,6 @@ __all__ = [
 
 BUILT_IN = "grammar"
 TABLE_NAMES = (".tsv", ".csv", ".parquet", *JSON_NAMES)
-SPLIT_ALIASES = ("validation", "valid", "val", "dev")
 ROWS_PER_CHUNK = 100_000  # rows held as Python strings before they become Arrow arrays
 SECONDS_UNSHOWN = 2.0  # of reading, before a terminal is shown a progress bar
 
@@ -63,8 +59,7 @@ SOURCE_BLANK, TARGET_BLANK, BOTH_BLANK = "source side blank", "target side blank
 SEPARATOR = "+"  # between corpora, where there are several
 REPAIRED, INVALID = "invalid UTF-8 replaced by U+FFFD", "invalid UTF-8"
 
-T = TypeVar("T")
-Part = Callable[[Decoder], Section]  # opens what is read in one go: a file, a shard, a data set
+Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 @dataclass
@@ -75,46 +70,6 @@ class Corpus:
     report: Report
 
 
-class _Gate:
-    """Decides what becomes of rows that are not right: stop with an error, or count them, dropped or kept."""
-
-    def __init__(self, on_bad_row: str, checks: Checks, skips_bytes: bool) -> None:
-        check_choice("on_bad_row", on_bad_row, ("stop", "skip"))
-        self.on_bad_row = on_bad_row
-        self.skips_bytes = skips_bytes
-        self.checks = checks
-        self.report = Report()
-
-    def passes(self, section: Section, number: int, texts: tuple[str, str] | Fault) -> bool:
-        """Whether a row is one of the pairs; counts it if it is not as it should be."""
-        self.report.rows += 1
-        if isinstance(texts, Fault):
-            place = section.place(number)
-            if self.on_bad_row == "stop":
-                raise CorpusError(
-                    f"{place}: {texts.reason}: {texts.detail}. Correct it, or pass "
-                    'on_bad_row="skip" to leave such rows out.'
-                )
-            self.report.add(texts.reason, f"{place} ({texts.detail})")
-            return False
-        source, target = texts
-        if self.skips_bytes and (NO_UTF8.search(source) or NO_UTF8.search(target)):
-            self.report.add(INVALID, section.place(number, in_target=not NO_UTF8.search(source)))
-            return False
-        if is_blank(source):  # drops both sides: else all later pairs would shift
-            self.report.add(BOTH_BLANK if is_blank(target) else SOURCE_BLANK, section.place(number))
-            return False
-        if is_blank(target):
-            self.report.add(TARGET_BLANK, section.place(number, in_target=True))
-            return False
-        kind = self.checks.fault(source, target)
-        if kind is None:
-            return True
-        is_kept = kind not in self.checks.drop
-        self.report.add(kind, section.place(number), is_kept)
-        return is_kept
-
-
 class CorpusStream:
     """The pairs of a corpus, read as they are needed, pass after pass; memory does not grow with the corpus.
 
@@ -122,24 +77,20 @@ class CorpusStream:
 
     Attributes:
         name: What was given, for messages.
-        report: What was not right with the rows that this object has read so far in this process, in all passes.
+        report: What was not right with the rows that this object has read so far in this process, in all passes; put
+            another there to go on counting where another run was interrupted.
     """
 
-    def __init__(self, name: str, parts: Sequence[Part], gate: _Gate, on_bad_bytes: str, seed: int) -> None:
-        Decoder(on_bad_bytes)  # refuses another value now
+    def __init__(
+        self, name: str, parts: Sequence[Part], checks: Checks, on_bad_row: str, on_bad_bytes: str, seed: int
+    ) -> None:
         self.name = name
+        self.report = Report()
         self._parts = parts
-        self._gate = gate
+        self._checks = checks
+        self._on_bad_row = on_bad_row
         self._on_bad_bytes = on_bad_bytes
         self._seed = seed
-
-    @property
-    def report(self) -> Report:
-        return self._gate.report
-
-    @report.setter
-    def report(self, report: Report) -> None:
-        self._gate.report = report  # to go on counting where another run was interrupted
 
     def pairs(self, epoch: int = 0, skip: int = 0) -> Iterator[tuple[int, str, str]]:
         """Reads the corpus once, its shards in an order that depends on the seed and the epoch.
@@ -155,7 +106,7 @@ class CorpusStream:
         Raises:
             CorpusError: As `load_corpus` does, but when the reading gets there. Also if the pass has no pair at all.
         """
-        if not self._gate.checks.is_settled:
+        if not self._checks.is_settled:
             self._settled(self._rows(self._parts))
         order = np.random.default_rng([self._seed, epoch]).permutation(len(self._parts))
         is_skipping = skip > 0
@@ -179,11 +130,40 @@ class CorpusStream:
         """The rows that the gate lets pass, each with its number."""
         is_empty = skipped == 0
         for row, (section, number, texts) in enumerate(rows, start=skipped + 1):
-            if self._gate.passes(section, number, texts):
+            if self._passes(section, number, texts):
                 is_empty = False
                 yield row, texts[0], texts[1]
         if is_empty:
             raise CorpusError(f"{self.name}: there are no pairs in it.\n{self.report}".rstrip())
+
+    def _passes(self, section: Section, number: int, texts: tuple[str, str] | Fault) -> bool:
+        """Whether a row is one of the pairs; counts it if it is not as it should be, stops if it must."""
+        self.report.rows += 1
+        if isinstance(texts, Fault):
+            place = section.place(number)
+            if self._on_bad_row == "stop":
+                raise CorpusError(
+                    f"{place}: {texts.reason}: {texts.detail}. Correct it, or pass "
+                    'on_bad_row="skip" to leave such rows out.'
+                )
+            self.report.add(texts.reason, f"{place} ({texts.detail})")
+            return False
+        source, target = texts
+        if self._on_bad_bytes == "skip" and (NO_UTF8.search(source) or NO_UTF8.search(target)):
+            self.report.add(INVALID, section.place(number, in_target=not NO_UTF8.search(source)))
+            return False
+        if is_white(source):  # drops both sides: else all later pairs would shift
+            self.report.add(BOTH_BLANK if is_white(target) else SOURCE_BLANK, section.place(number))
+            return False
+        if is_white(target):
+            self.report.add(TARGET_BLANK, section.place(number, in_target=True))
+            return False
+        kind = self._checks.fault(source, target)
+        if kind is None:
+            return True
+        is_kept = kind not in self._checks.drop
+        self.report.add(kind, section.place(number), is_kept)
+        return is_kept
 
     def _rows(
         self, parts: Iterable[Part], repaired: Callable[[str], None] = lambda place: None
@@ -197,99 +177,11 @@ class CorpusStream:
     def _settled(self, rows: Iterator[tuple[Section, int, Any]]) -> Iterator[tuple[Section, int, Any]]:
         """The same rows, after the checks have seen the first of them."""
         sample = list(islice(rows, SAMPLE_PAIRS))
-        self._gate.checks.settle([texts for _, _, texts in sample if not isinstance(texts, Fault)])
+        self._checks.settle([texts for _, _, texts in sample if not isinstance(texts, Fault)])
         return chain(sample, rows)
 
 
 # From what the caller gave to parts ----------------------------------------------------------------------------------
-
-
-def _folder_parts(path: str, sides: Sides, split: str, name: str | None, streaming: bool) -> list[Part]:
-    """A local data set: as `save_to_disk` leaves one, or in any form that `load_dataset` finds files in.
-
-    For JSON, tables and Parquet, `datasets` says which files are in the split, and our readers read them.
-    """
-    saved = (datasets.config.DATASET_STATE_JSON_FILENAME, datasets.config.DATASETDICT_JSON_FILENAME)
-    if any(os.path.isfile(os.path.join(path, file)) for file in saved):
-        if name is not None:
-            raise CorpusError(f"{path}: name={name!r} has no meaning for a data set saved to disk; leave it out.")
-        return _data_set_parts(_loaded(path, lambda: datasets.load_from_disk(path)), path, sides, split)
-
-    full = os.path.abspath(path)  # else a folder called "json" would be taken for the reader of that name
-    with tempfile.TemporaryDirectory() as cache_dir:
-        builder = _loaded(path, lambda: datasets.load_dataset_builder(full, name, cache_dir=cache_dir))
-        files_of = {str(key): list(files) for key, files in (builder.config.data_files or {}).items()}
-        if builder.name in ("json", "csv", "text", "parquet") and files_of:
-            files = files_of[_find_split(files_of, split, path)]
-            if all(map(os.path.isfile, files)):  # not addresses
-                shown = [os.path.join(path, os.path.relpath(file, full)) for file in files]
-                return [partial(file_section, file, sides) for file in shown]
-        # Into memory, so that no cache needs to stay.
-        how = {"streaming": True} if streaming else {"keep_in_memory": True}
-        loaded = _loaded(path, lambda: datasets.load_dataset(full, name, cache_dir=cache_dir, **how))
-    return _data_set_parts(loaded, path, sides, split)
-
-
-def _data_set_parts(loaded: Any, path: str, sides: Sides, split: str) -> list[Part]:
-    """A data set of `datasets`; one that is streamed has a part for each of its shards."""
-    if isinstance(loaded, dict):
-        split = _find_split(loaded, split, path)
-        loaded, path = loaded[split], f"{path} {split}"
-    if isinstance(loaded, datasets.Dataset) or loaded.num_shards == 1:
-        return [partial(_data_set_section, loaded, path, sides)]
-    shards = range(loaded.num_shards)
-    return [partial(_shard_section, loaded, shard, f"{path} shard {shard + 1}", sides) for shard in shards]
-
-
-def _shard_section(loaded: datasets.IterableDataset, shard: int, path: str, sides: Sides, decoder: Decoder) -> Section:
-    return _data_set_section(loaded.shard(loaded.num_shards, shard), path, sides, decoder)
-
-
-def _data_set_section(
-    loaded: datasets.Dataset | datasets.IterableDataset, path: str, sides: Sides, decoder: Decoder
-) -> Section:
-    prefix = f"{path} row "
-    if loaded.features is not None:
-        return Section(prefix, prefix, arrow_rows(_batches(loaded, path), loaded.features, prefix, sides, decoder))
-    return Section(prefix, prefix, _streamed_rows(_batches(loaded, path), prefix, sides, decoder))
-
-
-def _batches(loaded: datasets.Dataset | datasets.IterableDataset, path: str) -> Iterator[pa.Table]:
-    """Some rows at a time; unlike `iter(loaded)` not split among the workers of a DataLoader."""
-    try:
-        yield from loaded.with_format("arrow").iter(batch_size=ROWS_AT_ONCE)
-    except Exception as error:
-        raise CorpusError(f"{path}: `datasets` cannot read it: {type(error).__name__}: {error}") from error
-
-
-def _streamed_rows(batches: Iterator[pa.Table], prefix: str, sides: Sides, decoder: Decoder) -> Iterator[Row]:
-    """Rows of a data set whose columns are known only when its first rows have come."""
-    first = next(batches, None)
-    if first is not None:
-        features = datasets.Features.from_arrow_schema(first.schema)
-        yield from arrow_rows(chain([first], batches), features, prefix, sides, decoder)
-
-
-def _find_split(splits: Iterable[str], wanted: str, path: str) -> str:
-    found = [str(split) for split in splits]
-    for split in (wanted, *SPLIT_ALIASES) if wanted in SPLIT_ALIASES else (wanted,):
-        if split in found:
-            return split
-    raise CorpusError(f"{path}: split={wanted!r} is not there; found {listed(found)}.")
-
-
-def _loaded(path: str, load: Callable[[], T]) -> T:
-    """What a function of `datasets` returns, without progress bars where nobody watches; errors name the data set."""
-    is_quiet = not sys.stderr.isatty() and not datasets.utils.are_progress_bars_disabled()
-    try:
-        if is_quiet:
-            datasets.disable_progress_bars()
-        return load()
-    except Exception as error:
-        raise CorpusError(f"{path}: `datasets` cannot load it: {type(error).__name__}: {error}") from error
-    finally:
-        if is_quiet:
-            datasets.enable_progress_bars()
 
 
 def _built_in_section(split: str, sides: Sides, decoder: Decoder) -> Section:
@@ -301,7 +193,7 @@ def _built_in_section(split: str, sides: Sides, decoder: Decoder) -> Section:
     if source in ("target", "es"):
         pairs = [(second, first) for first, second in pairs]
     prefix = f"{BUILT_IN} {split} row "
-    return Section(prefix, prefix, iter(enumerate(pairs, start=1)))
+    return Section(prefix, iter(enumerate(pairs, start=1)))
 
 
 @cache
@@ -376,12 +268,9 @@ def _find_parts(
     if is_built_in:
         return [partial(_built_in_section, split, sides)]
     if is_folder:
-        return _folder_parts(path, sides, split, name, not on_disk)
+        return folder_parts(path, sides, split, name, not on_disk)
     if is_hub_id:
-        where = f"{path} (no such local file, so taken for a Hub data set)"
-        streaming = streaming or not on_disk
-        loaded = _loaded(where, lambda: datasets.load_dataset(path, name, revision=revision, streaming=streaming))
-        return _data_set_parts(loaded, path, sides, split)
+        return hub_parts(path, sides, split, name, revision, streaming or not on_disk)
     files = [_matches(path) if _is_pattern(path) else [path] for path in paths]
     for file in chain.from_iterable(files):
         check_file(file)
@@ -405,21 +294,10 @@ def _find_parts(
 
 
 def _open(
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    source: str | None,
-    target: str | None,
-    split: str,
-    on_bad_row: str,
-    on_bad_bytes: str | None,
-    revision: str | None,
-    name: str | None,
-    streaming: bool,
-    on_disk: bool,
-    seed: int,
-    drop: Sequence[str],
+    files: Files, *, source: str | None, target: str | None, split: str, on_bad_row: str, on_bad_bytes: str | None,
+    revision: str | None, name: str | None, streaming: bool, on_disk: bool, seed: int, drop: Sequence[str],
     held_out: Iterable[str],
-) -> CorpusStream:
+) -> CorpusStream:  # fmt: skip
     """The corpus, about to be read. Not `on_disk`: a data set of the Hub, or of a folder, is never copied."""
     if (source is None) != (target is None) or (source is not None and source == target):
         raise CorpusError(f"source={source!r} and target={target!r}: give two different names, or neither.")
@@ -435,26 +313,19 @@ def _open(
             )
         kinds.discard("duplicate")
     given = [files] if isinstance(files, str | os.PathLike) else list(files)
-    on_bad_bytes = on_bad_bytes or on_bad_row
-    gate = _Gate(on_bad_row, Checks(kinds, held_out, remember=on_disk), skips_bytes=on_bad_bytes == "skip")
+    check_choice("on_bad_row", on_bad_row, ("stop", "skip"))
     parts = _find_parts(given, Sides(source, target), split, revision, name, streaming, on_disk)
-    return CorpusStream(", ".join(os.fspath(path) for path in given), parts, gate, on_bad_bytes, seed)
+    on_bad_bytes = on_bad_bytes or on_bad_row
+    Decoder(on_bad_bytes)  # refuses another value now
+    checks = Checks(kinds, held_out, remember=on_disk)
+    return CorpusStream(", ".join(os.fspath(path) for path in given), parts, checks, on_bad_row, on_bad_bytes, seed)
 
 
 def load_corpus(
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    source: str | None = None,
-    target: str | None = None,
-    split: str = "train",
-    on_bad_row: str = "stop",
-    on_bad_bytes: str | None = None,
-    revision: str | None = None,
-    name: str | None = None,
-    streaming: bool = False,
-    drop: Sequence[str] = (),
-    held_out: Iterable[str] = (),
-) -> Corpus:
+    files: Files, *, source: str | None = None, target: str | None = None, split: str = "train",
+    on_bad_row: str = "stop", on_bad_bytes: str | None = None, revision: str | None = None, name: str | None = None,
+    streaming: bool = False, drop: Sequence[str] = (), held_out: Iterable[str] = (),
+) -> Corpus:  # fmt: skip
     """Reads parallel text into checked pairs. Text is kept as it is, outer spaces and control characters too.
 
     A pair with a blank side (empty, only white space, or null) is always dropped, as a pair, and counted in the
@@ -479,7 +350,7 @@ def load_corpus(
         revision: Branch, tag or commit of a Hub data set.
         name: Configuration of a data set that has several.
         streaming: Read a Hub data set over the network as it is needed, without a copy on the disk.
-        drop: Kinds of pairs to leave out, of `quality.KINDS`; "all" is all of them.
+        drop: Kinds of pairs to leave out, of `checks.KINDS`; "all" is all of them.
         held_out: Source texts of test and validation pairs, for the kind "test_pair".
 
     Raises:
@@ -497,19 +368,10 @@ def load_corpus(
 
 
 def stream_corpus(
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    source: str | None = None,
-    target: str | None = None,
-    split: str = "train",
-    on_bad_row: str = "stop",
-    on_bad_bytes: str | None = None,
-    revision: str | None = None,
-    name: str | None = None,
-    seed: int = 0,
-    drop: Sequence[str] = (),
-    held_out: Iterable[str] = (),
-) -> CorpusStream:
+    files: Files, *, source: str | None = None, target: str | None = None, split: str = "train",
+    on_bad_row: str = "stop", on_bad_bytes: str | None = None, revision: str | None = None, name: str | None = None,
+    seed: int = 0, drop: Sequence[str] = (), held_out: Iterable[str] = (),
+) -> CorpusStream:  # fmt: skip
     """Opens parallel text that is read as it is needed, in every pass again; the arguments are those of `load_corpus`.
 
     The shards of a corpus (the files of a pattern or of a folder, the files of a data set on the Hub) are read in an

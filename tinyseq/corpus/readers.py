@@ -61,13 +61,13 @@ Row = tuple[int, tuple[str, str] | Fault]  # its number, as a place in a message
 class Section(NamedTuple):
     """Rows of one file, pair of files or data set; a prefix and a row's number make a place."""
 
-    source_prefix: str
-    target_prefix: str
+    prefix: str
     rows: Iterator[Row]
+    target_prefix: str = ""  # where the targets are in a file of their own
 
     def place(self, number: int, in_target: bool = False) -> str:
         """Where a row is, for a message: in the file of its source, which may be that of its target too."""
-        return f"{self.target_prefix if in_target else self.source_prefix}{number}"
+        return f"{(in_target and self.target_prefix) or self.prefix}{number}"
 
 
 NO_UTF8 = re.compile("[\udc80-\udcff]")  # how `Decoder` marks bytes of a row that is to be left out
@@ -103,6 +103,9 @@ class Decoder:
                 return raw.decode(errors="surrogateescape")
         self.repaired(f"{prefix}{number}")
         return raw.decode(errors="replace")
+
+
+Part = Callable[[Decoder], Section]  # opens what is read in one go: a file, a shard, a data set
 
 
 class Sides(NamedTuple):
@@ -145,7 +148,7 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(repr(str(name)) for name in names) or "none"
 
 
-def is_blank(text: str) -> bool:
+def is_white(text: str) -> bool:
     """Whether there is nothing but white space."""
     return not text or text.isspace()
 
@@ -284,7 +287,7 @@ def _table_rows(path: str, is_csv: bool, sides: Sides, decoder: Decoder) -> Iter
     A row without any text is a blank pair, never an error: the first ones do not settle the columns either.
     """
     records = _csv_records(path, decoder) if is_csv else _tsv_records(path, decoder)
-    head, rows = _look_ahead(records, lambda fields: not all(map(is_blank, fields)))
+    head, rows = _look_ahead(records, lambda fields: not all(map(is_white, fields)))
     if head:
         width = Counter(len(fields) for _, fields in head).most_common(1)[0][0]
         begin, first = head[0]
@@ -295,7 +298,7 @@ def _table_rows(path: str, is_csv: bool, sides: Sides, decoder: Decoder) -> Iter
     for number, fields in rows:
         if head and len(fields) == width:
             yield number, (fields[source_column], fields[target_column])
-        elif all(map(is_blank, fields)):
+        elif all(map(is_white, fields)):
             yield number, BLANK
         else:
             yield number, Fault("wrong number of columns", f"{len(fields)} where the table has {width}")
@@ -333,12 +336,13 @@ def _table_columns(path: str, is_csv: bool, sides: Sides, first: list[str], widt
 
 def _json_rows(values: Iterator[tuple[int, Any]], prefix: str, sides: Sides) -> Iterator[Row]:
     """Rows of JSON objects, flat or under `translation`. The first ones settle the keys, in order of appearance."""
-    head, rows = _look_ahead(((number, _json_object(value)) for number, value in values), _is_object)
+    objects = ((number, _json_object(value)) for number, value in values)
+    head, rows = _look_ahead(objects, lambda value: isinstance(value, dict))
     if head:
         found = list(dict.fromkeys(key for _, value in head for key in value))
         source_key, target_key = sides.among(found, f"{prefix}{head[0][0]} and after: keys")
     for number, value in rows:
-        if _is_object(value):
+        if isinstance(value, dict):
             fault = _json_text_fault(value, source_key) or _json_text_fault(value, target_key)
             yield number, fault or (value[source_key] or "", value[target_key] or "")
         else:
@@ -355,10 +359,6 @@ def _json_object(value: Any) -> Any:
     return Fault("not a JSON object", f"found a {type(value).__name__}")
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
 def _json_text_fault(value: dict[str, Any], key: str) -> Fault | None:
     """What is wrong if an object has no usable text for a key. Null is usable: it is a blank side."""
     if key not in value:
@@ -373,7 +373,7 @@ def _json_text_fault(value: dict[str, Any], key: str) -> Fault | None:
 
 def _json_line_values(path: str, decoder: Decoder) -> Iterator[tuple[int, Any]]:
     for number, line in _numbered_lines(path, decoder):
-        if is_blank(line):
+        if is_white(line):
             yield number, BLANK
             continue
         try:
@@ -452,7 +452,7 @@ def aligned_section(source_path: str, target_path: str, decoder: Decoder) -> Sec
     """Rows of two text files, line n of one being the translation of line n of the other."""
     check_file(source_path)
     check_file(target_path)
-    return Section(f"{source_path}:", f"{target_path}:", _aligned_rows(source_path, target_path, decoder))
+    return Section(f"{source_path}:", _aligned_rows(source_path, target_path, decoder), f"{target_path}:")
 
 
 def file_section(path: str, sides: Sides, decoder: Decoder) -> Section:
@@ -463,16 +463,16 @@ def file_section(path: str, sides: Sides, decoder: Decoder) -> Section:
     with open(path, "rb") as file:
         is_parquet = file.read(4) == b"PAR1"
     if is_parquet:
-        return Section(f"{path} row ", f"{path} row ", _parquet_rows(path, sides, decoder))
+        return Section(f"{path} row ", _parquet_rows(path, sides, decoder))
 
-    lines = (line.strip() for _, line in _numbered_lines(path, Decoder("replace")) if not is_blank(line))
+    lines = (line.strip() for _, line in _numbered_lines(path, Decoder("replace")) if not is_white(line))
     first, second = [*islice(lines, 2), "", ""][:2]
     kind = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     opens_json = first.startswith(("{", "[")) and (_is_json(first) or _is_json(first.rstrip(",") + "]"))
     if not opens_json and kind not in JSON_NAMES:
-        return Section(f"{path}:", f"{path}:", _table_rows(path, kind == ".csv", sides, decoder))
+        return Section(f"{path}:", _table_rows(path, kind == ".csv", sides, decoder))
     if first.startswith("[") and not (second and _is_json(first)):  # else a list is one (bad) line among several
         prefix, values = f"{path} item ", _json_array_values(path, decoder)
     else:
         prefix, values = f"{path}:", _json_line_values(path, decoder)
-    return Section(prefix, prefix, _json_rows(values, prefix, sides))
+    return Section(prefix, _json_rows(values, prefix, sides))

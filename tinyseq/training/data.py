@@ -19,8 +19,9 @@ from accelerate import Accelerator
 from datasets import Dataset, concatenate_datasets
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from ..batching.mixing import DatasetStream, Mixture, StreamedCorpus, TextStream, read
-from ..batching.stream import EncodedPairs, WholeCorpus, encode_pairs, fingerprint_of
+from ..batching.encoding import EncodedPairs, encode_pairs, fingerprint_of
+from ..batching.mixing import DatasetStream, Mixture, StreamedCorpus, TextStream, reader_of
+from ..batching.stream import WholeCorpus
 from ..configuration_tinyseq import TinySeqConfig
 from ..corpus.loading import CorpusStream, corpora_of, is_on_hub, load_corpus, split_off, stream_corpus
 from ..files import save_whole
@@ -152,7 +153,7 @@ def texts_of(pairs: Dataset | CorpusStream | Mixture, most: int = TEXTS_FOR_TOKE
 
 def first_pairs(stream: TextStream | Mixture, most: int) -> Iterator[tuple[int, str, str]]:
     """Yields the first pairs of a stream: no more than one pass over it."""
-    reader = read(stream)
+    reader = reader_of(stream)
     return takewhile(lambda _: reader.passes == 0, islice(reader, most))
 
 

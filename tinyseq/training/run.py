@@ -23,7 +23,8 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
 
-from ..batching.stream import Batch, BatchStream, EncodedPairs, fingerprint_of
+from ..batching.encoding import EncodedPairs, fingerprint_of
+from ..batching.stream import Batch, BatchStream
 from ..configuration_tinyseq import TinySeqConfig
 from ..corpus.checks import Report
 from ..evaluation import score

@@ -9,7 +9,8 @@ import torch
 from accelerate import Accelerator
 from datasets import Dataset
 
-from ..batching.stream import EncodedPairs, tensors_of, token_budget_batches
+from ..batching.encoding import EncodedPairs
+from ..batching.stream import tensors_of, token_budget_batches
 from ..evaluation import METRICS, score
 from ..translation import Translator
 from .distributed import share, sum_over_processes, translate_shared
