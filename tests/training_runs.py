@@ -77,7 +77,8 @@ class Run:
         parts = []
         for rank in range(ranks):
             more, cwd, sabotage = (each or {}).get(rank, ([], None, None))
-            parts.append((functools.partial(train, [str(part) for part in (*arguments, *more)], sabotage), cwd or ROOT))
+            command = [str(part) for part in (*arguments, *more)]
+            parts.append((functools.partial(train, command, sabotage), cwd or ROOT))
         run.fork(parts)
         return run
 
@@ -177,7 +178,7 @@ def play_rank(action, output: Path, variables: dict, cwd: Path) -> None:
 
 
 def train(arguments: list[str], sabotage=None) -> None:
-    """What `python train.py ARGUMENTS` does, but for the curve: Matplotlib takes longer than the rest of such a run."""
+    """What `python train.py ARGUMENTS` does, without the curve: Matplotlib takes longer than the rest of such a run."""
     import train as script
     from tinyseq.training.log import RunLog
 
