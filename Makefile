@@ -103,9 +103,10 @@ wheel-test: $(INSTALLED) ## build the wheel and run it from an empty directory, 
 	"$$second" -c 'import sys, tinyseq; f = tinyseq.__file__; print(f); assert f.startswith(sys.prefix)'; \
 	ls "$$("$$second" -c "$$site")"/tinyseq/recipes/*.yaml > /dev/null; \
 	"$$second" -m tinyseq.train --help > /dev/null; \
-	"$$second" -c 'from tinyseq import pages; pages.render("attention", "", {}); pages.render("trace", "", {})'; \
+	"$$second" -c 'from tinyseq.attention import pages; pages.render("attention", "", {}); pages.render("trace", "", {})'; \
 	"$$second" -m accelerate.commands.launch --cpu --num_processes 1 -m tinyseq.train --help > /dev/null; \
 	"$$scratch/venv/bin/tinyseq" --help > /dev/null; \
+	"$$scratch/venv/bin/tinyseq" card no/folder me/model 2>&1 | grep -q "holds no config.json"; \
 	echo "wheel-test: $$(basename "$$wheel") works outside the checkout"
 
 clean: ## remove what the other targets made; runs/ stays

@@ -37,7 +37,7 @@ from transformers.utils import logging as transformers_logging
 
 from tinyseq.batching.stream import token_budget_batches
 from tinyseq.corpus.loading import load_corpus
-from tinyseq.evaluation import score
+from tinyseq.evaluation import METRICS, score
 from tinyseq.translation import Translator
 
 RECIPE = TRAIN_SCRIPT.parent / "recipes" / "multi30k_en_de.yaml"
@@ -237,15 +237,17 @@ def translate_and_score(model_folder: Path, files: list[str], **generate_options
 def show(name: str, figures: dict[str, Any]) -> None:
     """Prints what a side reached."""
     test = figures["test"]
-    print(
-        f"\n{name}: {figures['parameters'] / 1e6:.2f} M parameters, learning rate {figures['learning_rate']:g}\n"
+    lines = [
+        f"\n{name}: {figures['parameters'] / 1e6:.2f} M parameters, learning rate {figures['learning_rate']:g}",
         f"  trained             {figures['training_seconds']:.0f} s, {figures['steps']} updates, "
-        f"{figures['epochs']:.1f} epochs\n"
-        f"  val, greedy         BLEU  {figures['valid']:5.2f}\n"
-        f"  test_2016_flickr    BLEU  {test['bleu']:5.2f}  beam {NUM_BEAMS}, {test['bleu_signature']}\n"
-        f"                      chrF2 {test['chrf']:5.2f}  {test['chrf_signature']}\n",
-        flush=True,
-    )
+        f"{figures['epochs']:.1f} epochs",
+        f"  val, greedy         BLEU  {figures['valid']:5.2f}",
+        *(
+            f"  test_2016_flickr    {metric.title:<5} {test[key]:5.2f}  beam {NUM_BEAMS}, {test[f'{key}_signature']}"
+            for key, metric in METRICS.items()
+        ),
+    ]
+    print("\n".join(lines), end="\n\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import json
 import re
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -150,8 +150,8 @@ def main(arguments: list[str] | None = None) -> None:
         "trained_parameters": trained,
         "parameters": parameters,
         "training_seconds": seconds,
-        "before": {name: asdict(scores) for name, scores in before.items()},
-        "after": {name: asdict(scores) for name, scores in after.items()},
+        "before": {name: scores.to_dict() for name, scores in before.items()},
+        "after": {name: scores.to_dict() for name, scores in after.items()},
     }
     text = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
     (options.output_dir / "results.json").write_text(text, encoding="utf-8")

@@ -3,17 +3,17 @@
 Each process here is a new one. Where it must not know the package, importing it fails; else nothing hides it.
 """
 
+import ast
 import hashlib
 import itertools
 import json
-import os
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from fresh_process import WITHOUT_TINYSEQ, run_python
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.dynamic_module_utils import get_imports
 
@@ -26,24 +26,16 @@ from tinyseq import (
     TinySeqTokenizer,
 )
 
-CODE = {"configuration_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py", "tokenization_tinyseq.py"}
+CODE = {
+    "configuration_tinyseq.py", "losses_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py",
+    "tokenization_tinyseq.py",
+}  # fmt: skip
 AUTO_MAP = {
     "AutoConfig": "configuration_tinyseq.TinySeqConfig",
     "AutoModel": "modeling_tinyseq.TinySeqModel",
     "AutoModelForSeq2SeqLM": "modeling_tinyseq.TinySeqForConditionalGeneration",
 }
 TEXTS = ["The cat sleeps.", "Zürich, 42!"]
-
-WITHOUT_TINYSEQ = """
-import sys
-
-class NoTinyseq:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "tinyseq":
-            raise ModuleNotFoundError("this process has no tinyseq")
-
-sys.meta_path.insert(0, NoTinyseq())
-"""
 
 LOAD_AND_SAVE = """
 import json, sys
@@ -90,20 +82,6 @@ print("\\n" + json.dumps(said))  # the prompt has no line end
 """
 
 
-def run_python(script: str, *arguments) -> dict:
-    """Runs `script` in a new process, with nothing to read on its input, and returns the JSON it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(Path(tinyseq.__file__).parents[1]), "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def hashes(folder: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
 
@@ -140,7 +118,6 @@ def save(folder: Path, *things) -> Path:
 def test_a_saved_folder_works_in_a_process_without_the_package_and_again_when_saved_from_there_twice(
     tokenizer, tmp_path, options
 ):
-    """HUB-01"""
     model = make_model(tokenizer, **options)
     folders = [save(tmp_path / "first", model, tokenizer), tmp_path / "second", tmp_path / "third"]
     batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
@@ -173,7 +150,7 @@ def test_a_saved_folder_works_in_a_process_without_the_package_and_again_when_sa
 
 
 def test_without_the_package_and_without_trust_every_loader_refuses_and_says_what_to_pass(tokenizer, tmp_path):
-    """TOK-06, SEC-01: no code of a folder runs unless the call says so, and no other class takes its place."""
+    """No code of a folder runs unless the call says so, and no other class takes its place."""
     folder = save(tmp_path / "model", make_model(tokenizer), tokenizer)
     said = run_python(WITHOUT_TINYSEQ + REFUSED, folder)
     assert len(said) == 8
@@ -237,7 +214,6 @@ def test_the_code_of_a_users_own_class_is_saved_only_where_it_was_registered(tok
 
 
 def test_weights_that_are_a_pickle_run_nothing(tokenizer, tmp_path):
-    """SEC-01"""
     marker = tmp_path / "marker"
 
     class Hostile:
@@ -262,8 +238,18 @@ def test_a_tokenizer_alone_brings_its_code(tokenizer, tmp_path):
     assert CODE & set(hashes(tmp_path)) == {"tokenization_tinyseq.py", "push_tinyseq.py"}
 
 
-def test_the_code_asks_for_nothing_that_transformers_does_not_bring():
+def test_the_code_imports_what_transformers_brings_and_its_siblings_each_by_name():
+    """Transformers finds the siblings by reading the text, and takes no other form of import for one."""
     package = Path(tinyseq.__file__).parent
-    needed = {name for file in CODE for name in get_imports(package / file)}
-    bundled = {"torch", "transformers", "tokenizers", "huggingface_hub"}
-    assert needed - set(sys.stdlib_module_names) <= bundled
+    allowed = {"torch", "transformers", "tokenizers", "huggingface_hub"} | set(sys.stdlib_module_names)
+    assert {file.name for file in package.glob("*_tinyseq.py")} == CODE
+    for name in CODE:
+        assert set(get_imports(package / name)) <= allowed, name
+        for node in ast.walk(ast.parse((package / name).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert {alias.name.partition(".")[0] for alias in node.names} <= allowed, name
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                assert node.module.partition(".")[0] in allowed, name
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 1, name
+                assert f"{node.module}.py" in CODE - {name}, name

@@ -5,6 +5,7 @@ of the walk through attention, which is there in two languages.
 """
 
 import ast
+import io
 import itertools
 import re
 import shlex
@@ -12,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from accelerate.state import AcceleratorState
 from taught import save_taught_model
 from transformers.pipelines import PIPELINE_REGISTRY
 
@@ -26,6 +28,10 @@ PAGES = sorted(
 )
 CODE = sorted(file for place in ("*", "tinyseq/*", "examples/**/*") for file in ROOT.glob(f"{place}.py"))
 WALK, WALK_IN_CHINESE = ROOT / "docs/attention.md", ROOT / "docs/attention.zh.md"
+SHORT = [
+    "--d_model", "16", "--vocab_size", "310", "--encoder_layers", "1", "--decoder_layers", "1",
+    "--max_position_embeddings", "60", "--max_steps", "2",
+]  # fmt: skip
 LEARNED = {
     "A man is riding a horse.": "Ein Mann reitet auf einem Pferd.",
     "Two dogs play.": "Zwei Hunde spielen.",
@@ -54,6 +60,11 @@ def once(snippets):
     """Those snippets that differ in more than their comments: a page in another language has the same code."""
     by_code = {re.sub(r"\s*#.*", "", snippet.values[0]): snippet for snippet in reversed(snippets)}
     return list(reversed(by_code.values()))
+
+
+def each_once(found):
+    """Those commands that differ: many are on more than one page."""
+    return list({tuple(command.values[0]): command for command in reversed(found)}.values())
 
 
 def commands(pages=PAGES):
@@ -103,9 +114,13 @@ def link(folder, to):
 def user_folder(tmp_path, monkeypatch):
     """An empty folder to be in, but for the files that the pages name."""
     monkeypatch.chdir(tmp_path)
-    for name, texts in {"input.txt": LEARNED, "test.en": LEARNED, "test.de": LEARNED.values()}.items():
-        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    (tmp_path / "my_recipe.yaml").write_text("output_dir: out")
+    (tmp_path / "input.txt").write_text("".join(f"{text}\n" for text in LEARNED), encoding="utf-8")
+    for name, pairs in {"train": LEARNED_BY_DEMO, "val": LEARNED, "test": LEARNED}.items():
+        for side, texts in (("en", pairs), ("de", pairs.values())):
+            (tmp_path / f"{name}.{side}").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    recipe = "train: [train.en, train.de]\nvalid: [val.en, val.de]\noutput_dir: out\n"
+    sizes = (f"{name.removeprefix('--')}: {value}\n" for name, value in zip(SHORT[::2], SHORT[1::2], strict=True))
+    (tmp_path / "my_recipe.yaml").write_text("".join([recipe, *sizes]), encoding="utf-8")
     return tmp_path
 
 
@@ -124,42 +139,55 @@ def test_a_python_snippet_runs_as_written_and_nothing_warns(snippet, model, demo
     assert "warn" not in err.lower()
 
 
-@pytest.mark.parametrize("words", commands())
-def test_a_command_is_understood(words, user_folder, monkeypatch):
-    parsed = []
-    monkeypatch.setattr(train, "train", lambda *options: parsed.append(options))
+@pytest.mark.parametrize("words", each_once(commands()))
+def test_a_command_runs_as_written_and_makes_what_it_names(words, model, demo_model, user_folder, monkeypatch, capfd):
     program = Path(words[0]).name
     if program == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert set(words[1:2]) <= set(targets)
     elif program == "tinyseq":
-        arguments = words[1:]
-        redirections = [i for i, word in enumerate(arguments) if word in ("<", "<<<", ">", "|")]
-        cli.make_parser().parse_args(arguments[: min(redirections, default=None)])
-    elif {"train.py", "tinyseq.train"} & set(words):
+        run_tinyseq(words[1:], model, demo_model, user_folder, monkeypatch, capfd)
+    elif {"train.py", "tinyseq.train"} & set(words):  # of several processes, by launchers: tests/system
         start = next(i for i, word in enumerate(words) if word in ("train.py", "tinyseq.train"))
-        train.main(words[start + 1 :])
-        assert parsed
-    elif program == "python":
+        arguments = words[start + 1 :]
+        if "--push_to_hub" in arguments:  # with a Hub: tests/hub
+            monkeypatch.setattr(train, "train", lambda *options: None)
+            train.main(arguments)
+            return
+        AcceleratorState._reset_state(reset_partial_state=True)  # of another test, with other number formats
+        train.main([*arguments, *([] if "my_recipe.yaml" in arguments else SHORT)])
+        folder = arguments[arguments.index("--output_dir") + 1] if "--output_dir" in arguments else "out"
+        assert (user_folder / folder / "best" / "model.safetensors").is_file()
+    elif program == "python":  # tests/test_lora_example.py; benchmarks take long
         assert (ROOT / words[1]).is_file()
     else:
         assert program in ("pip", "git", "hf", "source", "chromium")
 
 
-@pytest.mark.parametrize("words", [words for words in commands([WALK]) if words.values[0][0] == "tinyseq"])
-def test_a_command_of_the_walk_runs_as_written_and_makes_what_it_names(words, model, demo_model, user_folder, capfd):
+def run_tinyseq(arguments, model, demo_model, user_folder, monkeypatch, capfd):
+    """Runs a command of tinyseq with what a shell would put in its way: `< file`, `<<< text` and `> file`."""
     link(user_folder / "demo_output/run/best", demo_model)
-    link(user_folder / "runs/en-de/best", model)
+    for name in ("runs/en-de/best", *(word for word in arguments if word.startswith("your-name/"))):
+        link(user_folder / name, model)
     (user_folder / "docs/attention").mkdir(parents=True)
+    redirections = {word: arguments[i + 1] for i, word in enumerate(arguments) if word in ("<", "<<<", ">")}
+    arguments = arguments[: min((arguments.index(word) for word in redirections), default=None)]
+    if arguments[0] == "push":  # to a Hub: tests/hub
+        cli.make_parser().parse_args(arguments)
+        return
+    text = Path(redirections["<"]).read_bytes() if "<" in redirections else redirections.get("<<<", "").encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
 
-    code = cli.main(words[1:])
+    code = cli.main(arguments)
 
     out, err = capfd.readouterr()
     assert (code, err) == (0, "")
-    made = outputs(words)
+    made = outputs(arguments)
     assert out != "" or made != []
     for path in map(Path, made):
         assert any(path.iterdir()) if path.is_dir() else path.stat().st_size > 0
+    if arguments[0] == "translate":
+        assert set(out.splitlines()) <= {*LEARNED.values(), *LEARNED_BY_DEMO.values()}
 
 
 @pytest.mark.parametrize("page", [WALK, WALK_IN_CHINESE], ids=lambda page: page.name)
@@ -207,7 +235,8 @@ def test_the_steps_that_the_walk_quotes_are_steps_of_a_trace(demo_model):
 
 @pytest.mark.parametrize("page", [WALK, WALK_IN_CHINESE], ids=lambda page: page.name)
 def test_the_walk_names_all_that_attention_offers(page):
-    for_users = Path(attention.__file__).read_text(encoding="utf-8").split("\n# -----")[0]  # below are their parts
+    file = Path(attention.__file__).with_name("maps.py")
+    for_users = file.read_text(encoding="utf-8").split("\n# -----")[0]  # below are their parts
     functions = [node for node in ast.walk(ast.parse(for_users)) if isinstance(node, ast.FunctionDef)]
     arguments = {node.name: [argument.arg for argument in node.args.args] for node in functions}
     names = [name for name, given in arguments.items() if given[0] == "self" or given[:2] == ["model", "tokenizer"]]

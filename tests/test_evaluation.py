@@ -4,10 +4,22 @@ import json
 import random
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from accelerate import Accelerator
+from datasets import Dataset
+from sacrebleu.metrics import TER
+from taught import save_taught_model
 
-from tinyseq.evaluation import bleu_tokenizer_for, score
+from tinyseq.attention import pictures
+from tinyseq.batching.stream import encode_pairs
+from tinyseq.cli import main as cli
+from tinyseq.evaluation import METRICS, Metric, bleu_tokenizer_for, score
+from tinyseq.hub.push import make_card
+from tinyseq.training.interruption import Interruption
+from tinyseq.training.validation import evaluate
+from tinyseq.translation import Translator
 
 # Rare characters, double spaces, a detached full stop, something that looks like an entity or like a special token
 REFERENCES = [
@@ -152,3 +164,103 @@ def test_chinese_is_scored_by_character_when_the_language_is_given():
 
     assert "tok:zh" in scores.bleu_signature
     assert scores.bleu == pytest.approx(score(["我 喜 欢 狗"], ["我 喜 欢 猫"], tokenize="none").bleu)
+
+
+# a metric more ------------------------------------------------------------------------------------------------------
+
+LEARNED = {"two dogs": "zwei Hunde", "a man rides": "ein Mann reitet"}
+
+
+@pytest.fixture
+def ter(monkeypatch):
+    """Translation edit rate: words to change, in percent of the reference's; one line in the table is all it takes."""
+    metric = Metric("TER", "TER", lambda tokenize: TER(), sign=-1, in_curve=True)
+    monkeypatch.setitem(METRICS, "ter", metric)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The folder of a model that knows two sentences by heart."""
+    folder = tmp_path_factory.mktemp("model")
+    sizes = {"encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 4}
+    save_taught_model(folder, LEARNED, seed=3, vocab_size=300, **sizes)
+    return folder
+
+
+@pytest.fixture
+def validated(ter, model):
+    """The figures of an evaluation while training; of four words in the references one is not what the model says."""
+    pairs = Dataset.from_dict({"source": ["two dogs", "two dogs"], "target": ["zwei Hunde", "zwei Katzen"]})
+    translator = Translator.from_pretrained(model)
+    options = SimpleNamespace(batch_size_tokens=64, eval_pairs=2, bleu_tokenizer="13a")
+    encoded = encode_pairs(pairs, translator.tokenizer, 30)
+    return evaluate(Accelerator(cpu=True), translator, encoded, pairs, options, Interruption())
+
+
+def test_a_new_metric_is_computed_and_printed_beside_the_others(ter):
+    scores = score(["a b c d e f"], ["a b c d e g"])
+
+    assert scores.ter == scores.to_dict()["ter"] == pytest.approx(100 / 6)
+    assert list(scores.to_dict()) == [
+        "bleu", "chrf", "ter", "exact_match", "sentences", "bleu_signature", "chrf_signature", "ter_signature"
+    ]  # fmt: skip
+    assert str(scores).splitlines()[2] == f"TER           16.67   {scores.ter_signature}"
+
+
+def test_a_new_metric_is_a_figure_of_each_evaluation_while_training(validated):
+    assert validated["valid_ter"] == 25.0
+    assert validated["ter_signature"].startswith("nrefs:1|case:lc|tok:tercom")
+
+
+def test_a_new_metric_is_in_the_line_that_tells_of_an_evaluation(capsys, validated):
+    line = capsys.readouterr().out.splitlines()[-1]
+
+    assert line.endswith(f"BLEU {validated['valid_bleu']:.2f}, chrF {validated['valid_chrf']:.2f}, TER 25.00")
+
+
+def test_a_new_metric_is_drawn(validated, monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib", reason="Matplotlib is an extra: pip install tinyseq[viz]")
+    drawn = []
+    monkeypatch.setattr(pictures, "save", lambda figure, path: drawn.append(figure))
+
+    pictures.draw_curve([{"step": 7, **validated}], tmp_path / "curve.png")
+
+    lines = {line.get_label(): line.get_xydata().tolist() for axes in drawn[0].axes for line in axes.get_lines()}
+    assert lines["validation TER"] == [[7.0, 25.0]]
+    assert list(lines) == ["training loss", "validation loss", "validation BLEU", "validation TER"]
+    assert drawn[0].axes[1].get_ylabel() == "BLEU, TER"
+
+
+def test_a_new_metric_is_on_the_card(validated, model, tmp_path):
+    (tmp_path / "config.json").write_bytes((model / "config.json").read_bytes())
+    (tmp_path / "training.json").write_text(json.dumps(validated), encoding="utf-8")
+
+    card = make_card(tmp_path, "alice/en-de")
+
+    assert "| set | sentences | search | BLEU | chrF2 | TER |\n|---|---|---|---|---|---|\n" in card
+    assert f"| {validated['valid_chrf']:.2f} | 25.00 |" in card
+    assert f", TER `{validated['ter_signature']}`." in card
+    assert f"type: ter\n      value: 25.0\n      name: TER {validated['ter_signature']}" in card
+    assert "metrics:\n- bleu\n- chrf\n- ter\n" in card
+
+
+def test_a_card_has_the_metrics_that_an_older_version_computed(ter, model, tmp_path):
+    scores = {key: value for key, value in score(["a b"], ["a c"]).to_dict().items() if "ter" not in key}
+    (tmp_path / "config.json").write_bytes((model / "config.json").read_bytes())
+    (tmp_path / "training.json").write_text(json.dumps({"test": scores}), encoding="utf-8")
+
+    card = make_card(tmp_path, "alice/en-de")
+
+    assert "| set | sentences | search | BLEU | chrF2 |\n" in card
+    assert "TER" not in card
+
+
+def test_a_new_metric_is_measured_before_and_after_pruning(ter, model, tmp_path, capsysbinary):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{source}\t{target}\n" for source, target in LEARNED.items()), encoding="utf-8")
+    arguments = ["prune", str(model), "--corpus", str(pairs), "--heads", "decoder.1.2"]
+
+    assert cli.main([*arguments, "--output", str(tmp_path / "smaller")]) == 0
+
+    rows = [line.split() for line in capsysbinary.readouterr().out.decode().splitlines()]
+    assert ["ter", "0.00"] in [row[:2] for row in rows]

@@ -156,7 +156,7 @@ def test_generation_gives_the_ids_of_marian_with_the_same_weights(num_beams):
 
 @every_kind
 def test_four_beams_give_equal_ids_and_scores_with_no_cache_a_dynamic_and_a_static_one(kind):
-    """GEN-01: beams that change places must take their cache with them."""
+    """Beams that change places must take their cache with them."""
     model = half_taught_model(kind)
     outputs = [
         model.generate(
@@ -190,7 +190,7 @@ def test_greedy_search_gives_the_same_with_no_cache_a_dynamic_and_a_static_one(k
 @every_kind
 @pytest.mark.parametrize("num_beams", [1, 5])
 def test_translations_do_not_depend_on_batch_size_order_or_a_given_mask(kind, num_beams):
-    """NUM-03: sources of 1 to 20 tokens."""
+    """Sources of 1 to 20 tokens."""
     model = half_taught_model(kind)
     sources = [[*torch.randint(1, PAD, (length,)).tolist(), END] for length in range(20)]
 
@@ -274,7 +274,7 @@ def recites_40_tokens():
 
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_without_a_length_argument_a_target_of_40_tokens_comes_out_whole(recites_40_tokens, num_beams):
-    """GEN-04: Transformers' own default is 20 tokens."""
+    """Transformers' own default is 20 tokens."""
     model, source, target = recites_40_tokens
     assert stripped(model.generate(source, num_beams=num_beams)) == target.tolist()
 
@@ -320,7 +320,6 @@ def test_a_limit_beyond_the_positions_is_refused_before_the_work(cache, limit, l
 
 
 def test_a_source_longer_than_the_positions_is_refused_by_generate_and_the_next_call_works():
-    """NUM-04"""
     model = random_model()
     for length in (33, 40):
         with pytest.raises(ValueError, match=f"the source has {length} pieces and the model takes 32"):
@@ -330,7 +329,7 @@ def test_a_source_longer_than_the_positions_is_refused_by_generate_and_the_next_
 
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_outputs_of_a_model_taught_ten_pairs_stop_by_themselves(num_beams):
-    """GEN-06: own tokenizer; labels end in </s>, also where they were cut; a limit of 100 is never reached."""
+    """Own tokenizer; labels end in </s>, also where they were cut; a limit of 100 is never reached."""
     pairs = [("one dog", "ein Hund"), ("two cats", "zwei Katzen"), ("a red house", "ein rotes Haus")]
     pairs += [(f"number {n}", f"die Zahl {n}") for n in range(7)]
     tokenizer = TinySeqTokenizer.train([text for pair in pairs for text in pair], vocab_size=320)
@@ -420,7 +419,7 @@ def test_the_complaints_fixture_hears_transformers_and_tinyseq(complaints):
 
 @pytest.mark.parametrize("arguments", [{}, {"num_beams": 4}, {"return_dict_in_generate": True}])
 def test_attention_weights_asked_of_sdpa_are_refused_with_the_setting_to_change(arguments):
-    """GEN-03: not empty lists, and not an IndexError."""
+    """Not empty lists, and not an IndexError."""
     model = random_model()
     with pytest.raises(ValueError, match=r"attn_implementation='sdpa'.*set_attn_implementation\('eager'\)"):
         model.generate(SOURCE, output_attentions=True, **arguments)

@@ -33,15 +33,12 @@ from transformers.modeling_outputs import BaseModelOutput
 
 import tinyseq
 from tinyseq import TinySeqConfig, TinySeqDecoder, TinySeqEncoder, TinySeqForConditionalGeneration, TinySeqModel
+from tinyseq.losses_tinyseq import ByteDropout, cross_entropy, dropout, projection_cross_entropy
 from tinyseq.modeling_tinyseq import (
-    ByteDropout,
     TinySeqAttention,
     TinySeqRotaryPositions,
     TinySeqSinusoidalPositions,
-    cross_entropy,
-    dropout,
     eager_attention,
-    projection_cross_entropy,
     rotate,
 )
 
@@ -386,7 +383,7 @@ def test_sentences_alone_and_in_any_order_give_what_the_batch_gives(kind, implem
 @every_kind
 @both_implementations
 def test_decoding_step_by_step_with_a_cache_equals_one_pass_up_to_the_limit(kind, implementation):
-    """NUM-06: right-padded source, a prefix of 3 tokens, then one token at a time to the last position, 32."""
+    """Right-padded source, a prefix of 3 tokens, then one token at a time to the last position, 32."""
     model = random_model(implementation, **KINDS[kind])
     target = torch.cat([torch.full((2, 1), PAD), torch.randint(1, PAD, (2, 31))], dim=1)
     at_once = logits_of(model, target=target, attention_mask=SOURCE_MASK)
@@ -443,7 +440,7 @@ MASKS_OF_AN_EMPTY_SOURCE = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("form", MASKS_OF_AN_EMPTY_SOURCE)
 def test_a_source_of_nothing_but_padding_stays_finite_and_leaves_its_neighbour_alone(implementation, dtype, form):
-    """NUM-01: attention of a row whose keys are all masked must not become NaN, forward or backward."""
+    """Attention of a row whose keys are all masked must not become NaN, forward or backward."""
     model = random_model(implementation).to(dtype)
     source = torch.stack([SOURCE[0], torch.full((7,), PAD)])
     mask = MASKS_OF_AN_EMPTY_SOURCE[form](source.ne(PAD), dtype)
@@ -466,7 +463,6 @@ def test_a_4d_mask_hides_what_the_2d_mask_hides(implementation, form):
 
 @every_kind
 def test_a_source_longer_than_the_positions_is_refused_with_both_numbers_and_the_next_call_works(kind):
-    """NUM-04"""
     model = random_model(**KINDS[kind])
     for length in (33, 40):
         source = torch.randint(1, PAD, (1, length))
@@ -497,7 +493,6 @@ def expected_loss(logits, labels=LABELS, label_smoothing=0.0):
 
 
 def test_the_decoder_reads_begin_and_the_labels_before_and_never_minus_100():
-    """API-01"""
     model = random_model()
     labels = torch.tensor([[7, 9, END, IGNORED]])
     seen = []
@@ -526,7 +521,6 @@ def test_a_missing_start_token_fails_at_construction_with_its_name(model_class):
 @pytest.mark.parametrize("return_logits", [True, False])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 def test_the_loss_is_the_mean_over_real_tokens_of_unshifted_labels(label_smoothing, return_logits):
-    """API-03"""
     model = random_model()
     outputs = model(SOURCE, labels=LABELS, label_smoothing=label_smoothing, return_logits=return_logits)
     assert_close(outputs.loss, expected_loss(logits_of(model), label_smoothing=label_smoothing), atol=1e-6)
@@ -639,7 +633,7 @@ def test_asking_for_neither_logits_nor_loss_is_refused():
 @pytest.mark.parametrize("count_type", [int, torch.tensor])
 @pytest.mark.parametrize("return_logits", [True, False])
 def test_micro_batches_of_unequal_length_add_up_to_one_big_batch(return_logits, count_type):
-    """TRN-02: targets of 2, 9, 30 and 4 tokens."""
+    """Targets of 2, 9, 30 and 4 tokens."""
     model = random_model()
     source = torch.randint(1, PAD, (4, 7))
     labels = torch.full((4, 30), IGNORED)
@@ -721,7 +715,7 @@ def test_seq2seq_trainer_gives_the_same_weights_with_and_without_accumulation(tm
 
 
 def test_seq2seq_trainer_evaluates_with_label_smoothing_over_real_tokens(tmp_path):
-    """API-03: the trainer takes the labels out of the batch; the loss must not lose them, nor count padding."""
+    """The trainer takes the labels out of the batch; the loss must not lose them, nor count padding."""
     model = random_model()
     trainer = trainer_of(model, tmp_path, label_smoothing_factor=0.1, per_device_eval_batch_size=8)
     batch = padded_batch(trainer.eval_dataset)
@@ -754,7 +748,7 @@ def test_every_parameter_gets_a_gradient_from_the_loss(kind, tied):
 
 
 def test_loss_and_teacher_forced_accuracy_move_together_on_a_copying_task():
-    """API-01: with labels shifted twice, the loss falls while the accuracy does not."""
+    """With labels shifted twice, the loss falls while the accuracy does not."""
     model = TinySeqForConditionalGeneration(small_config(dropout=0.0, encoder_layers=1, decoder_layers=1))
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     source = torch.cat([torch.randint(1, PAD, (32, 6)), torch.full((32, 1), END)], dim=1)
@@ -890,12 +884,12 @@ def load_without_complaint(model_class, folder, **arguments):
 
 @every_kind
 def test_a_trained_tied_model_comes_back_tied_and_equal_by_every_class(kind, tmp_path):
-    """API-04, API-06"""
     model = train_a_little(random_model(**KINDS[kind]), steps=5)
     model.save_pretrained(tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {
         "config.json", "generation_config.json", "model.safetensors",
-        "configuration_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py", "tokenization_tinyseq.py",
+        "configuration_tinyseq.py", "losses_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py",
+        "tokenization_tinyseq.py",
     }  # fmt: skip
     logits = logits_of(model)
     for model_class in (TinySeqForConditionalGeneration, AutoModelForSeq2SeqLM):
@@ -995,7 +989,6 @@ print(json.dumps(found))
 
 @every_kind
 def test_a_new_process_gets_the_same_logits_states_and_position_tables_in_float32_and_bfloat16(fresh_process, kind):
-    """NUM-07"""
     model, found = fresh_process[0][kind], fresh_process[1][kind]
     assert_close(torch.tensor(found["logits"]), logits_of(model))
     states = model.model(SOURCE, decoder_input_ids=TARGET).last_hidden_state.detach()
@@ -1024,7 +1017,6 @@ def test_a_model_loads_in_half_precision_and_stays_close(dtype, atol, tmp_path):
 
 
 def test_the_weights_survive_language_model_to_bare_model_and_back(tmp_path):
-    """API-08"""
     model = random_model()
     model.save_pretrained(tmp_path / "lm")
     AutoModel.from_pretrained(tmp_path / "lm").save_pretrained(tmp_path / "bare")
@@ -1034,7 +1026,6 @@ def test_the_weights_survive_language_model_to_bare_model_and_back(tmp_path):
 
 
 def test_a_misspelt_key_in_the_weights_is_reported_as_missing_and_unexpected(tmp_path):
-    """API-08"""
     random_model().save_pretrained(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     weights["model.encoder.layers.0.fc1.wieght"] = weights.pop("model.encoder.layers.0.fc1.weight")
@@ -1046,7 +1037,7 @@ def test_a_misspelt_key_in_the_weights_is_reported_as_missing_and_unexpected(tmp
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_new_pieces_leave_the_old_rows_and_the_logits_as_they_were(tied, tmp_path):
-    """API-07: up by 5, save, load, generate, and down again."""
+    """Up by 5, save, load, generate, and down again."""
     model = random_model(tie_word_embeddings=tied)
     logits = logits_of(model)
     matrices = {name: weight.clone() for name, weight in model.state_dict().items() if weight.shape[0] == VOCAB}
@@ -1093,7 +1084,7 @@ def test_a_vocabulary_that_would_lose_a_special_token_is_refused_and_the_model_s
 
 
 def test_generation_settings_survive_in_generation_config_json_and_nowhere_else(tmp_path):
-    """API-09, saved over an older folder too."""
+    """Saved over an older folder too."""
     model = random_model()
     model.generation_config.num_beams, model.generation_config.max_length = 2, 9
     model.save_pretrained(tmp_path)

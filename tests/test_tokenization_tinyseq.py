@@ -119,7 +119,6 @@ def there_and_back(tokenizer, text):
     ],
 )
 def test_decoding_gives_the_encoded_text_back(tokenizer, text):
-    """TOK-01, TOK-07"""
     assert there_and_back(tokenizer, text) == text
 
 
@@ -133,7 +132,6 @@ def test_the_sign_for_a_space_in_pieces_comes_back_as_a_space(tokenizer):
 
 
 def test_there_is_no_unknown_token_and_unseen_characters_are_their_utf_8_bytes(tokenizer):
-    """TOK-01"""
     assert tokenizer.unk_token is None
     assert tokenizer.convert_ids_to_tokens(ids_of(tokenizer, "ü")) == ["<0xC3>", "<0xBC>", "</s>"]
     assert set(ids_of(tokenizer, "สวัสดี")[:-1]) <= set(BYTES)
@@ -141,7 +139,6 @@ def test_there_is_no_unknown_token_and_unseen_characters_are_their_utf_8_bytes(t
 
 @pytest.mark.parametrize("text", ["Zürich für Müller", "Tiếng Việt rất khó", "각 나라의 말", "ﬁ Å ñ"])
 def test_composed_and_decomposed_accents_have_the_same_ids(tokenizer, text):
-    """TOK-09"""
     composed, decomposed = unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)
     assert composed != decomposed
     assert ids_of(tokenizer, decomposed) == ids_of(tokenizer, composed)
@@ -149,7 +146,6 @@ def test_composed_and_decomposed_accents_have_the_same_ids(tokenizer, text):
 
 
 def test_a_decomposed_corpus_teaches_the_same_tokenizer_as_a_composed_one(algorithm):
-    """TOK-09"""
     corpus = [f"Tiếng Việt rất hay và khó {n} 각 나라의 말 Zürich für Müller" for n in range(30)]
     files = [
         TinySeqTokenizer.train([unicodedata.normalize(form, line) for line in corpus], 400, algorithm)
@@ -193,7 +189,7 @@ def test_no_piece_holds_two_digits_or_letters_of_two_words(tokenizer):
 
 @pytest.mark.parametrize("max_length", [1, 2, 4, 7])
 def test_cut_sequences_keep_their_length_and_end_in_the_end_token(tokenizer, max_length):
-    """GEN-06: a target without an end would teach a model never to stop."""
+    """A target without an end would teach a model never to stop."""
     text = "The cat sat on the mat and the dog ran to the house"
     batch = tokenizer(text, text_target=text, truncation=True, max_length=max_length)
     for ids in (batch["input_ids"], batch["labels"]):
@@ -242,7 +238,6 @@ def test_the_tokenizer_can_be_copied_and_sent_to_another_process(tokenizer):
 
 
 def test_a_small_corpus_gives_fewer_pieces_and_a_message_with_both_numbers(algorithm, caplog):
-    """TOK-03"""
     tokenizer = TinySeqTokenizer.train(["You are welcome"], vocab_size=8000, algorithm=algorithm)
     assert 259 < len(tokenizer) < 320
     assert f"a vocabulary of {len(tokenizer)} where up to 8000 were asked for" in caplog.text
@@ -442,7 +437,6 @@ print(json.dumps(found))
 def test_a_new_process_reads_the_same_ids_offsets_and_flags_with_added_tokens(
     second_generation, algorithm, tokenizer, loader
 ):
-    """TOK-05"""
     folder, found = second_generation
     expected = everything_about(with_added_tokens(tokenizer))
     assert found[algorithm][loader] == expected
@@ -486,7 +480,7 @@ def test_added_tokens_are_found_in_text_and_decoded(tokenizer):
 def test_autotokenizer_gives_the_same_ids_with_or_without_the_package_and_trust_or_an_error_that_says_why(
     tokenizer, tmp_path, monkeypatch
 ):
-    """TOK-06: saved with its code and without; the package imported or not; code trusted or not."""
+    """Saved with its code and without; the package imported or not; code trusted or not."""
     tokenizer.save_pretrained(tmp_path / "with code")
     assert (tmp_path / "with code" / "tokenization_tinyseq.py").exists()
     monkeypatch.setattr(TinySeqTokenizer, "_auto_class", None)
@@ -525,7 +519,6 @@ print(json.dumps(found))
 
 
 def test_the_truncation_and_padding_of_a_call_are_not_saved(tokenizer, tmp_path):
-    """TOK-11"""
     tokenizer = copy.deepcopy(tokenizer)
     whole = ids_of(tokenizer, ENGLISH[1])
     tokenizer(["The cat sat", "The"], max_length=4, truncation=True, padding="max_length")
@@ -537,7 +530,7 @@ def test_the_truncation_and_padding_of_a_call_are_not_saved(tokenizer, tmp_path)
 
 
 def test_the_models_limit_is_saved_and_is_where_truncation_cuts(tokenizer, tmp_path):
-    """TOK-11: not the placeholder of 1e30, with which truncation does nothing."""
+    """Not the placeholder of 1e30, with which truncation does nothing."""
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded.model_max_length == 48
@@ -545,7 +538,6 @@ def test_the_models_limit_is_saved_and_is_where_truncation_cuts(tokenizer, tmp_p
 
 
 def test_the_removal_of_spaces_before_punctuation_is_off_and_saved_as_off(tokenizer, tmp_path):
-    """TOK-07"""
     tokenizer.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "tokenizer_config.json").read_text())["clean_up_tokenization_spaces"] is False
     assert there_and_back(TinySeqTokenizer.from_pretrained(tmp_path), "Bonjour ! Ça va ?") == "Bonjour ! Ça va ?"

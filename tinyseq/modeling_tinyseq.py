@@ -2,7 +2,8 @@
 """The TinySeq model: the encoder-decoder of "Attention Is All You Need" (Vaswani et al. 2017, arXiv:1706.03762).
 
 In the paper's order: positions, attention, feed-forward, encoder layer, decoder layer, encoder, decoder, the whole,
-and the head that turns the decoder's states into words and a loss.
+and the head that turns the decoder's states into words and a loss (losses_tinyseq.py). The masks are Transformers',
+made in the encoder and the decoder. Where the code departs from the paper, it says so at that line.
 
 Shapes, in these words throughout:
     batch       sentences in the batch
@@ -36,172 +37,25 @@ from transformers.modeling_outputs import (
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.utils import can_return_tuple, is_torchdynamo_compiling, logging
 from transformers.utils.deprecation import deprecate_kwarg
-from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_tinyseq import TinySeqConfig
+from .losses_tinyseq import IGNORE_INDEX, cross_entropy, dropout, projection_cross_entropy
 from .push_tinyseq import PushToHub
 
 logger = logging.get_logger(__name__)
 
-IGNORE_INDEX = -100  # the label of a position that is not scored, as everywhere in Transformers
+try:  # no public names, and this code lies beside published weights: it must work where later releases lack them
+    from transformers.utils.generic import merge_with_config_defaults
+    from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+except ImportError:
+    logger.warning("TinySeq: with this version of Transformers hidden states and attentions are not returned")
+    OutputRecorder = dict
 
+    def unrecorded(forward: Callable) -> Callable:
+        """Returns `forward` as it is."""
+        return forward
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Dropout and loss: two operations that are written out because they are half of the time on a CPU
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-class ByteDropout(torch.autograd.Function):
-    """Dropout whose mask comes from random bytes: the probability is a multiple of 1/256.
-
-    ``torch.nn.functional.dropout`` draws one Bernoulli number per value, which takes a tenth of a training step on a
-    CPU; eight masks from each 64-bit draw take a third of that. The kept values are scaled by the probability really
-    used, so that the expectation is exact.
-    """
-
-    @staticmethod
-    def forward(ctx, values: torch.Tensor, probability: float) -> torch.Tensor:
-        dropped = min(max(round(probability * 256), 1), 255)  # of the 256 values of a byte
-        words = torch.empty((values.numel() + 7) // 8, dtype=torch.int64)
-        keep = words.random_(-(2**63), None).view(torch.uint8)[: values.numel()].view(values.shape) >= dropped
-        ctx.scale = 256 / (256 - dropped)
-        ctx.save_for_backward(keep)
-        return (values * keep).mul_(ctx.scale)
-
-    @staticmethod
-    def backward(ctx, gradient: torch.Tensor):
-        (keep,) = ctx.saved_tensors
-        return (gradient * keep).mul_(ctx.scale), None
-
-
-def dropout(values: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
-    """Returns `values`, in training with a share of `probability` set to zero and the rest scaled up."""
-    if not training or probability == 0:
-        return values
-    if values.device.type == "cpu" and not is_torchdynamo_compiling():
-        return ByteDropout.apply(values, probability)
-    return nn.functional.dropout(values, p=probability, training=True)
-
-
-def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0) -> torch.Tensor:
-    """Returns the cross-entropy summed over all labels that are not -100.
-
-    With smoothing `e` the wanted distribution is 1 - e on the label plus e / vocab on every piece (Szegedy et al.
-    2016, section 7; Vaswani et al. 2017, section 5.4).
-
-    Args:
-        logits: (..., vocab)
-        labels: (...), **unshifted**: the label of a position is the piece that follows it.
-        label_smoothing: e, from 0 to below 1.
-    """
-    return nn.functional.cross_entropy(
-        logits.float().view(-1, logits.shape[-1]),
-        labels.view(-1),
-        ignore_index=IGNORE_INDEX,
-        label_smoothing=label_smoothing,
-        reduction="sum",
-    )
-
-
-class ProjectionCrossEntropy(torch.autograd.Function):
-    """The output projection and `cross_entropy` in one: the logits of all positions never exist at once.
-
-    Chunk by chunk: project, take the loss, and turn the logits in place into their own gradient, softmax minus the
-    wanted distribution, which at once gives the gradients of the states and of the projection. Logits of a whole batch
-    (batch x target_len x vocab) are the largest tensors of a small model, and memory is what a CPU waits for.
-    """
-
-    CHUNK = 512  # positions; 512 x 8,000 float32 logits are 16 MB
-
-    @staticmethod
-    def forward(
-        ctx, states: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, label_smoothing: float, constant: int
-    ) -> torch.Tensor:
-        """Returns the summed loss of `states` (positions, d_model) and `labels` (positions), none of which is -100.
-
-        The logit of piece `constant` is the constant 0 (-1: no such piece); `weight` is (vocab, d_model).
-        """
-        vocab = weight.shape[0]
-        needs_gradient = any(ctx.needs_input_grad)
-        loss = torch.zeros((), dtype=torch.float32, device=states.device)
-        if needs_gradient:
-            states_gradient = torch.empty_like(states)
-            weight_gradient = torch.zeros_like(weight, dtype=torch.float32)
-        for start in range(0, states.shape[0], ProjectionCrossEntropy.CHUNK):
-            rows = slice(start, start + ProjectionCrossEntropy.CHUNK)
-            logits = states[rows] @ weight.T  # (chunk, vocab)
-            if constant >= 0:
-                logits[:, constant] = 0
-            log_probs = torch.log_softmax(logits, dim=-1, dtype=torch.float32)
-            label = labels[rows].unsqueeze(-1)
-            loss -= (1 - label_smoothing) * log_probs.gather(-1, label).sum()
-            if label_smoothing:
-                loss -= label_smoothing / vocab * log_probs.sum()
-            if needs_gradient:
-                gradient = log_probs.exp_()  # from here these are probabilities, then the gradient of the logits
-                if label_smoothing:
-                    gradient -= label_smoothing / vocab
-                gradient.scatter_add_(-1, label, gradient.new_full((1, 1), label_smoothing - 1).expand_as(label))
-                if constant >= 0:
-                    gradient[:, constant] = 0
-                gradient = gradient.to(states.dtype)
-                torch.matmul(gradient, weight, out=states_gradient[rows])
-                if weight.dtype == torch.float32:
-                    weight_gradient.addmm_(gradient.T, states[rows])
-                else:
-                    weight_gradient += gradient.T @ states[rows]
-        if needs_gradient:
-            ctx.save_for_backward(states_gradient, weight_gradient.to(weight.dtype))
-        return loss
-
-    @staticmethod
-    def backward(ctx, gradient: torch.Tensor):
-        states_gradient, weight_gradient = ctx.saved_tensors
-        return (
-            states_gradient * gradient.to(states_gradient.dtype),
-            weight_gradient * gradient.to(weight_gradient.dtype),
-            None,
-            None,
-            None,
-        )
-
-
-def projection_cross_entropy(
-    states: torch.Tensor,
-    weight: torch.Tensor,
-    labels: torch.Tensor,
-    label_smoothing: float = 0.0,
-    constant: int | None = None,
-) -> torch.Tensor:
-    """Returns `cross_entropy(states @ weight.T, labels, label_smoothing)`, projecting only where there is a label.
-
-    Args:
-        states: (..., d_model)
-        weight: (vocab, d_model)
-        labels: (...), -100 where there is nothing to learn.
-        label_smoothing: From 0 to below 1.
-        constant: Id of a piece whose logit is the constant 0.
-    """
-    labels = labels.reshape(-1)
-    scored = labels != IGNORE_INDEX
-    states, labels = states.reshape(-1, states.shape[-1])[scored], labels[scored]
-    device = states.device.type
-    if torch.is_autocast_enabled(device):  # the cast is part of the graph; inside, autocast would undo it
-        states, weight = states.to(torch.get_autocast_dtype(device)), weight.to(torch.get_autocast_dtype(device))
-    with torch.autocast(device, enabled=False):
-        return ProjectionCrossEntropy.apply(
-            states, weight, labels, label_smoothing, -1 if constant is None else constant
-        )
-
-
-def shift_right(labels: torch.Tensor, pad_token_id: int, decoder_start_token_id: int) -> torch.Tensor:
-    """Returns the decoder's input for `labels`, both (batch, target_len): BEGIN, then every label but the last.
-
-    So position i sees the labels before i and learns to give label i; the loss must not shift again.
-    """
-    shifted = torch.cat([torch.full_like(labels[:, :1], decoder_start_token_id), labels[:, :-1]], dim=1)
-    return shifted.masked_fill(shifted == IGNORE_INDEX, pad_token_id)
+    capture_outputs = merge_with_config_defaults = unrecorded
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -305,6 +159,11 @@ def eager_attention(
     return output, weights
 
 
+def implementation(config: TinySeqConfig) -> str:
+    """Returns who computes attention, such as "eager"; where it has another private name, Transformers' default."""
+    return getattr(config, "_attn_implementation", "sdpa")
+
+
 class TinySeqAttention(nn.Module):
     """Multi-head attention (section 3.2.2), self- or cross-attention.
 
@@ -325,8 +184,10 @@ class TinySeqAttention(nn.Module):
         self.is_causal = attention == "decoder"
         self.head_dim = config.d_model // config.heads(attention)
         self.scaling = self.head_dim**-0.5
-        self.dropout = config.attention_dropout
+        self.dropout = config.attention_dropout  # of weights; the paper drops only embeddings and blocks' outputs
         width = self.head_dim * len(config.heads_kept(attention, layer_idx))  # d_model, if no head was removed
+        # With biases, as in Marian; the paper has none. That of the keys adds the same to all scores of a query, which
+        # softmax can't see: without rotary positions it has no gradient
         self.q_proj = nn.Linear(config.d_model, width)
         self.k_proj = nn.Linear(config.d_model, width)
         self.v_proj = nn.Linear(config.d_model, width)
@@ -380,16 +241,10 @@ class TinySeqAttention(nn.Module):
                 if is_cross_attention and isinstance(cache, EncoderDecoderCache):
                     cache.is_updated[self.layer_idx] = True
 
-        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention)
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation(self.config), eager_attention)
+        probability = self.dropout if self.training else 0.0
         output, weights = attend(
-            self,
-            query,
-            key,
-            value,
-            attention_mask,
-            scaling=self.scaling,
-            dropout=self.dropout if self.training else 0.0,
-            **kwargs,
+            self, query, key, value, attention_mask, scaling=self.scaling, dropout=probability, **kwargs
         )
         # (batch, query_len, heads, head_dim) -> (batch, query_len, heads * head_dim), d_model as a rule
         return self.out_proj(output.reshape(*hidden_states.shape[:-1], -1)), weights
@@ -414,14 +269,14 @@ class TinySeqLayer(GradientCheckpointingLayer):
         self.final_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def residual(self, hidden_states: torch.Tensor, norm: nn.LayerNorm, block: Callable) -> torch.Tensor:
-        """Post-norm ``norm(x + block(x))``, as in the paper, or pre-norm ``x + block(norm(x))``."""
+        """Post-norm ``norm(x + block(x))``, as in the paper, or on request pre-norm ``x + block(norm(x))``."""
         if self.normalize_before:
             return hidden_states + dropout(block(norm(hidden_states)), self.dropout, self.training)
         return norm(hidden_states + dropout(block(hidden_states), self.dropout, self.training))
 
     def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Position-wise feed-forward network, Eq. 2: (batch, length, d_model) -> the same shape"""
-        inner = self.activation_fn(self.fc1(hidden_states))
+        inner = self.activation_fn(self.fc1(hidden_states))  # the paper's is ReLU, without dropout behind it
         return self.fc2(dropout(inner, self.activation_dropout, self.training))
 
 
@@ -524,8 +379,9 @@ class TinySeqPreTrainedModel(PushToHub, PreTrainedModel):
         elif isinstance(module, nn.Embedding):
             std = self.config.initializer_range
             init.normal_(module.weight, mean=0.0, std=self.config.d_model**-0.5 if std is None else std)
-            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
-                init.zeros_(module.weight[module.padding_idx])
+            if module.padding_idx is not None:  # `init` leaves what was loaded; a row of it would not be known as such
+                is_padding = torch.arange(module.num_embeddings, device=module.weight.device) == module.padding_idx
+                init.copy_(module.weight, module.weight.masked_fill(is_padding[:, None], 0))
         elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
@@ -533,10 +389,7 @@ class TinySeqPreTrainedModel(PushToHub, PreTrainedModel):
             init.copy_(module.table, module.make_table(*module.table.shape))
 
     def resize_token_embeddings(
-        self,
-        new_num_tokens: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        mean_resizing: bool = True,
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
         """As in every Transformers model; the decoder's own embedding changes too where the embeddings are untied.
 
@@ -555,9 +408,7 @@ class TinySeqPreTrainedModel(PushToHub, PreTrainedModel):
         embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         decoder = getattr(self.base_model, "decoder", None)
         if decoder is not None and not self.config.tie_word_embeddings:
-            decoder.embed_tokens = self._get_resized_embeddings(
-                decoder.embed_tokens, embedding.num_embeddings, mean_resizing=mean_resizing
-            )
+            decoder.resize_token_embeddings(embedding.num_embeddings, mean_resizing=mean_resizing)
         return embedding
 
     def source_mask(self, input_ids: torch.Tensor | None, attention_mask: torch.Tensor | None) -> torch.Tensor | None:
@@ -577,30 +428,15 @@ class TinySeqPreTrainedModel(PushToHub, PreTrainedModel):
         }
 
 
-def tensor_parallel_plan(*attentions: str) -> dict[str, str]:
-    """Returns how a stack is split over processes: by attention heads, by feed-forward width, and by vocabulary.
-
-    Args:
-        attentions: Names of the attention blocks of each layer.
-    """
-    plan = {"embed_tokens": "embedding_rowwise", "layers.*.fc1": "colwise", "layers.*.fc2": "rowwise"}
-    for attention in attentions:
-        for projection in ("q_proj", "k_proj", "v_proj"):
-            plan[f"layers.*.{attention}.{projection}"] = "colwise"
-        plan[f"layers.*.{attention}.out_proj"] = "rowwise"
-    return plan
-
-
 class TinySeqStack(TinySeqPreTrainedModel):
     """What encoder and decoder share: embedding, scaling and positions in front of a stack of layers."""
 
-    # FSDP gathers one layer at a time. The tied embeddings stay with the whole model, which runs before and after all
-    _fsdp_plan = {"layers.*": "free_full_weight"}
+    attentions: tuple[str, ...] = ("self_attn",)  # the attention blocks of each layer
 
     def __init__(self, config: TinySeqConfig, heads: int):
         super().__init__(config)
         self.dropout = config.dropout
-        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0  # section 3.4 scales
         self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.rotary_positions: TinySeqRotaryPositions | None = None
         self.embed_positions: nn.Module | None = None
@@ -610,15 +446,22 @@ class TinySeqStack(TinySeqPreTrainedModel):
             self.embed_positions = nn.Embedding(config.max_position_embeddings, config.d_model)
         else:
             self.rotary_positions = TinySeqRotaryPositions(config, heads)
-        # Pre-norm leaves the last sum unnormalised, so each stack ends with a LayerNorm of its own
+        # Pre-norm leaves the last sum unnormalised, so each stack ends with a LayerNorm, which the paper's has not
         self.layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps) if config.normalize_before else None
         self.gradient_checkpointing = False
 
     def post_init(self):
+        """As in every Transformers model; then says how several processes share the stack."""
         super().post_init()
-        if self.config.kept_heads is not None:  # layers of unequal numbers of heads are not shared out over processes
-            for name in [name for name in self.tp_plan if "attn" in name]:
-                del self.tp_plan[name]
+        # FSDP gathers one layer at a time. The tied embeddings stay with the whole model, which runs before and after
+        # all of them
+        self.fsdp_plan["layers.*"] = "free_full_weight"
+        # Tensor parallelism splits by vocabulary, by feed-forward width and by heads, if every layer has as many
+        plan = {"embed_tokens": "embedding_rowwise", "layers.*.fc1": "colwise", "layers.*.fc2": "rowwise"}
+        for attention in self.attentions if self.config.kept_heads is None else ():
+            plan |= {f"layers.*.{attention}.{name}": "colwise" for name in ("q_proj", "k_proj", "v_proj")}
+            plan[f"layers.*.{attention}.out_proj"] = "rowwise"
+        self.tp_plan.update(plan)
 
     def embed(
         self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, side: str, past_length: int = 0
@@ -653,21 +496,20 @@ class TinySeqStack(TinySeqPreTrainedModel):
 
     def check_output_attentions(self, requested: bool | None) -> None:
         """Refuses to return attention weights that the attention implementation does not compute."""
-        if requested and self.config._attn_implementation != "eager":
+        if requested and implementation(self.config) != "eager":
             raise ValueError(
                 f"output_attentions=True needs attention that gives its weights, and attn_implementation="
-                f"{self.config._attn_implementation!r} does not: call model.set_attn_implementation('eager') or load "
-                f"with attn_implementation='eager'"
+                f"{implementation(self.config)!r} does not: call model.set_attn_implementation('eager') or load with "
+                f"attn_implementation='eager'"
             )
 
 
 class TinySeqEncoder(TinySeqStack):
     """Reads the source: embedding, positions, `encoder_layers` layers. Usable alone."""
 
-    _tp_plan = tensor_parallel_plan("self_attn")
     _can_record_outputs = {
         "hidden_states": TinySeqEncoderLayer,
-        "attentions": OutputRecorder(TinySeqAttention, index=1, layer_name="self_attn"),
+        "attentions": OutputRecorder(target_class=TinySeqAttention, index=1, layer_name="self_attn"),
     }
 
     def __init__(self, config: TinySeqConfig):
@@ -715,11 +557,11 @@ class TinySeqEncoder(TinySeqStack):
 class TinySeqDecoder(TinySeqStack):
     """Writes the target: embedding, positions, `decoder_layers` layers that look at the encoder's states."""
 
-    _tp_plan = tensor_parallel_plan("self_attn", "encoder_attn")
+    attentions = ("self_attn", "encoder_attn")
     _can_record_outputs = {
         "hidden_states": TinySeqDecoderLayer,
-        "attentions": OutputRecorder(TinySeqAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(TinySeqAttention, index=1, layer_name="encoder_attn"),
+        "attentions": OutputRecorder(target_class=TinySeqAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(target_class=TinySeqAttention, index=1, layer_name="encoder_attn"),
     }
 
     def __init__(self, config: TinySeqConfig):
@@ -762,11 +604,9 @@ class TinySeqDecoder(TinySeqStack):
         inputs_embeds = self.embed(input_ids, inputs_embeds, "target", past_length)
         position_ids = (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length).unsqueeze(0)
         hidden_states, positions = self.add_positions(inputs_embeds, position_ids)
+        own_cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
         causal_mask = create_causal_mask(
-            config=self.config,
-            inputs_embeds=inputs_embeds,
-            attention_mask=attention_mask,
-            cache=cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache,
+            config=self.config, inputs_embeds=inputs_embeds, attention_mask=attention_mask, cache=own_cache
         )
         if encoder_hidden_states is not None:
             encoder_attention_mask = create_bidirectional_mask(
@@ -816,7 +656,7 @@ class TinySeqModel(TinySeqPreTrainedModel):
         self.decoder = TinySeqDecoder(config)
         self.post_init()
         if self.shared is not None:
-            self._tp_plan["shared"] = "embedding_rowwise"  # as the embeddings and the projection tied to it
+            self.tp_plan["shared"] = "embedding_rowwise"  # as the embeddings and the projection tied to it
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Returns the embedding that both sides share or, untied, the encoder's."""
@@ -891,18 +731,24 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
         "model.encoder.embed_tokens.weight": "model.shared.weight",
         "model.decoder.embed_tokens.weight": "model.shared.weight",
     }
-    _tp_plan = {"lm_head": "colwise_gather_output"}
 
     def __init__(self, config: TinySeqConfig):
         super().__init__(config)
         self.model = TinySeqModel(config)
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.post_init()
+        self.tp_plan["lm_head"] = "colwise_gather_output"
         self.generation_config.max_length = self.longest_output
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Returns `labels`, (batch, target_len), moved one to the right behind BEGIN; data collators call this."""
-        return shift_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+        """Returns the decoder's input, (batch, target_len): BEGIN, then every label but the last.
+
+        So position i sees the labels before i and learns to give label i; the loss must not shift again. Data
+        collators call this.
+        """
+        begin = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)  # `<pad>`, as in Marian
+        shifted = torch.cat([begin, labels[:, :-1]], dim=1)
+        return shifted.masked_fill(shifted == IGNORE_INDEX, self.config.pad_token_id)
 
     @property
     def projection_is_plain(self) -> bool:
@@ -1017,17 +863,8 @@ class TinySeqForConditionalGeneration(TinySeqPreTrainedModel, GenerationMixin):
                 num_items_in_batch = num_items_in_batch.to(loss.device)
             loss = loss / num_items_in_batch
 
-        return Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits if return_logits else None,
-            cache=outputs.cache,
-            decoder_hidden_states=outputs.decoder_hidden_states,
-            decoder_attentions=outputs.decoder_attentions,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
-            encoder_hidden_states=outputs.encoder_hidden_states,
-            encoder_attentions=outputs.encoder_attentions,
-        )
+        others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+        return Seq2SeqLMOutput(loss=loss, logits=logits if return_logits else None, **others)
 
 
 __all__ = [

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import TokenizersBackend
-from transformers.utils import logging
+from transformers.utils import logging, to_py_obj
 
 from .push_tinyseq import PushToHub
 
@@ -42,7 +42,6 @@ class TinySeqTokenizer(PushToHub, TokenizersBackend):
     Pass ``split_special_tokens=False`` in a call to have them read as special tokens.
     """
 
-    _auto_class = "AutoTokenizer"  # its code is saved beside it
     vocab_files_names = {"tokenizer_file": "tokenizer.json"}
     model_input_names = ["input_ids", "attention_mask"]
     padding_side = "right"
@@ -50,7 +49,7 @@ class TinySeqTokenizer(PushToHub, TokenizersBackend):
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         # The code of others is saved where they ask for it, by `register_for_auto_class`
-        cls._auto_class = None  # type: ignore[assignment]
+        cls._auto_class = None
 
     @classmethod
     def train(
@@ -147,23 +146,29 @@ class TinySeqTokenizer(PushToHub, TokenizersBackend):
             tokenizer.add_special_tokens({**roles, "extra_special_tokens": extra})
         return tokenizer
 
-    def _decode(self, token_ids, skip_special_tokens=False, **kwargs):
+    def decode(self, token_ids, skip_special_tokens=False, **kwargs):
         """As in Transformers; -100, which pads labels and what processes have gathered, is no piece and gives nothing.
 
         Transformers lets it through to a bare OverflowError.
         """
+        token_ids = to_py_obj(token_ids)
         if isinstance(token_ids, int):
             token_ids = [token_ids]
-        if isinstance(token_ids, list):
+        if isinstance(token_ids, (list, tuple)):
+            if token_ids and isinstance(token_ids[0], (list, tuple)):
+                return [self.decode(row, skip_special_tokens, **kwargs) for row in token_ids]
             token_ids = [token for token in token_ids if token != IGNORED]
-        return super()._decode(token_ids, skip_special_tokens, **kwargs)
+        return super().decode(token_ids, skip_special_tokens, **kwargs)
 
-    def _save_pretrained(self, save_directory, file_names, legacy_format=None, filename_prefix=None):
+    def save_pretrained(self, save_directory, *args, **kwargs):
         # The backend keeps the truncation and padding of the last call, and would write them into tokenizer.json,
         # where they would cut the texts of whoever loads it
         self.backend_tokenizer.no_truncation()
         self.backend_tokenizer.no_padding()
-        return super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
+        return super().save_pretrained(save_directory, *args, **kwargs)
+
+
+TinySeqTokenizer.register_for_auto_class("AutoTokenizer")  # its code is saved beside it
 
 
 def renamed(node, names: dict[str, str]):

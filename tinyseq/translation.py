@@ -239,17 +239,14 @@ class Translator:
     @torch.inference_mode()
     def translate_batch(self, sources: list[list[int]], options: dict[str, Any]) -> tuple[list[str], list[bool]]:
         """Returns the translations of a batch of ids, and whether each has come to its end."""
-        rows = [torch.tensor(ids) for ids in sources]
-        input_ids = pad_sequence(rows, batch_first=True, padding_value=self.model.config.pad_token_id)
-        attention_mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-        output = self.model.generate(
-            input_ids=input_ids.to(self.model.device),  # (batch, source_len)
-            attention_mask=attention_mask.to(self.model.device),
-            **options,
-        )
-        output_ids = getattr(output, "sequences", output)  # (batch, target_len), beginning with BEGIN
+        output_ids = self.generate(sources, **options)
         texts = self.tokenizer.batch_decode(output_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return [text.replace("\n", " ") for text in texts], self.have_ended(output_ids, options)
+
+    def generate(self, sources: Sequence[Sequence[int]], **options: Any) -> torch.Tensor:
+        """Returns the ids that `model.generate` gives for those of sources, (batch, target_len), BEGIN included."""
+        output = self.model.generate(**source_tensors(self.model, sources), **options)
+        return getattr(output, "sequences", output)
 
     def have_ended(self, output_ids: torch.Tensor, options: dict[str, Any]) -> list[bool]:
         """Returns for each row of (batch, target_len) whether it ends of itself: with `</s>`, and not by force."""
@@ -266,6 +263,18 @@ class Translator:
         """Returns the value that `generate` takes: the call's own, its `generation_config`'s, or the model's."""
         given = (options.get(name), getattr(options.get("generation_config"), name, None))
         return next((value for value in given if value is not None), getattr(self.model.generation_config, name))
+
+
+def source_tensors(model: Any, rows: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
+    """Returns `input_ids` and `attention_mask`, both (batch, source_len), of ids of unequal lengths."""
+    mask = filled_up(model, [[1] * len(ids) for ids in rows], 0)
+    return {"input_ids": filled_up(model, rows, model.config.pad_token_id), "attention_mask": mask}
+
+
+def filled_up(model: Any, rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
+    """Returns ids as one tensor (batch, length), with `value` behind the shorter ones, where the model is."""
+    tensors = [torch.tensor(ids) for ids in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=value).to(model.device)
 
 
 @contextmanager

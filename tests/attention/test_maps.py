@@ -11,7 +11,8 @@ from transformers import GenerationConfig
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, attention
 from tinyseq.attention import maps_of_batch, maps_of_nbest
-from tinyseq.attention.maps import as_it_was, look, word_groups, word_text
+from tinyseq.attention.maps import as_it_was, look
+from tinyseq.attention.words import word_groups, word_text
 
 SOURCE = "the black cat drank the milk"
 

@@ -18,6 +18,7 @@ from taught import save_taught_model
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, TinySeqTokenizer, Translator
 from tinyseq.cli import main as cli
+from tinyseq.cli import translate
 from tinyseq.corpus.checks import KINDS
 from tinyseq.corpus.loading import load_corpus
 from tinyseq.evaluation import score
@@ -33,22 +34,6 @@ def model(tmp_path_factory):
     options = {"encoder_layers": 1, "decoder_layers": 1, "max_position_embeddings": 30}
     save_taught_model(folder, LEARNED, seed=3, vocab_size=280, **options)
     return str(folder)
-
-
-@pytest.fixture
-def run(capfdbinary, tmp_path, monkeypatch):
-    """Runs a command in this process: returns exit code, standard output and standard error, as bytes."""
-    monkeypatch.chdir(tmp_path)
-
-    def run_command(*arguments):
-        capfdbinary.readouterr()
-        try:
-            code = cli.main([str(argument) for argument in arguments])
-        except SystemExit as stop:  # argparse's
-            code = stop.code
-        return code, *capfdbinary.readouterr()
-
-    return run_command
 
 
 @pytest.fixture
@@ -97,11 +82,11 @@ def test_an_empty_file_gives_an_empty_file(run, model, write):
 def test_a_long_file_is_written_in_portions_and_keeps_its_line_numbers(run, model, write, monkeypatch, caplog):
     monkeypatch.setattr(Translator, "stream", partialmethod(Translator.stream, portion=2))
     events = []
-    translate, write_lines = Translator.translate, cli.write_lines
+    translate_, write_lines = Translator.translate, translate.write_lines
     monkeypatch.setattr(
-        Translator, "translate", lambda self, texts, **o: events.append(len(texts)) or translate(self, texts, **o)
+        Translator, "translate", lambda self, texts, **o: events.append(len(texts)) or translate_(self, texts, **o)
     )
-    monkeypatch.setattr(cli, "write_lines", lambda *a: events.append("written") or write_lines(*a))
+    monkeypatch.setattr(translate, "write_lines", lambda *a: events.append("written") or write_lines(*a))
     source = write("in.txt", b"ant\nbee\ncow\nbee\n" + b"x" * 90 + b"\n")
 
     code, out, err = run("translate", model, source)
@@ -124,14 +109,14 @@ def test_options_reach_the_search(run, model, write, caplog):
 def test_an_output_is_written_whole_or_not_at_all(run, model, write, tmp_path, monkeypatch):
     source = write("in.txt", b"ant\nbee\n")
     old = write("out.txt", b"as it was\n")
-    write_lines = cli.write_lines
+    write_lines = translate.write_lines
 
     def fail_at_bee(output, lines):
         if lines == ["BEE"]:
             raise OSError("the disk is full")
         write_lines(output, lines)
 
-    monkeypatch.setattr(cli, "write_lines", fail_at_bee)
+    monkeypatch.setattr(translate, "write_lines", fail_at_bee)
 
     code, out, err = run("translate", model, source, "--output", old)
 
@@ -240,7 +225,7 @@ def test_an_interrupt_is_code_130_without_a_traceback(run, model, write, monkeyp
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "load_translator", interrupt)
+    monkeypatch.setattr(translate, "load_translator", interrupt)
 
     assert run("translate", model, write("in.txt", b"ant\n")) == (130, b"", b"tinyseq: interrupted\n")
 

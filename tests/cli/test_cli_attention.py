@@ -19,7 +19,6 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, T5Config, T5ForCo
 from tinyseq import TinySeqTokenizer, attention, grammar
 from tinyseq.attention import pictures
 from tinyseq.attention.heads import Totals, removed_heads, without_each_head
-from tinyseq.cli import main as cli
 
 LEARNED = {"Two dogs play.": "Zwei Hunde spielen.", "A man rides.": "Ein Mann reitet."}
 
@@ -34,17 +33,12 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    """Runs a command in this process: returns exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
+def run(run):
+    """Runs a command in this process: returns exit code, standard output and standard error, as text."""
 
     def run_command(*arguments):
-        capfd.readouterr()
-        try:
-            code = cli.main([str(argument) for argument in arguments])
-        except SystemExit as stop:  # argparse's
-            code = stop.code
-        return code, *capfd.readouterr()
+        code, out, err = run(*arguments)
+        return code, out.decode(), err.decode()
 
     return run_command
 

@@ -1,4 +1,4 @@
-"""Every attention that Transformers offers, chosen at load or later; the weights that only eager gives (GEN-03)."""
+"""Every attention that Transformers offers, chosen at load or later; the weights that only eager gives."""
 
 import pytest
 import torch

@@ -18,17 +18,20 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from tinyseq.grammar import grammar
-from tinyseq.grammar.grammar import (
+from tinyseq.grammar import (
     PHENOMENA,
     SPLITS,
     Pair,
     generate,
+    lexicon,
+    phrases,
     referent_is_right,
     referent_words,
+    sentences,
     word_by_word,
     words,
 )
+from tinyseq.grammar import splits as split_rules
 
 
 @pytest.fixture(scope="module")
@@ -167,39 +170,44 @@ HAND_MADE = [
 def draw_with_few_words(monkeypatch):
     """Draws from one family until a sentence comes, with no words in the lexicon but those of that sentence."""
     caches = (
-        grammar._nouns,
-        grammar._adjectives,
-        grammar._adjective_weights,
-        grammar._cumulative_weights,
-        grammar._uses,
+        lexicon.nouns_of,
+        lexicon.adjectives_for,
+        lexicon._adjective_weights,
+        lexicon._cumulative_weights,
+        lexicon._uses,
     )
+
+    def put(table, entries):
+        """In each file that uses the table."""
+        using = [module for module in (lexicon, phrases, sentences) if hasattr(module, table)]
+        assert using, table
+        for module in using:
+            monkeypatch.setattr(module, table, entries)
 
     def verb_is_there(verb, there):
         return bool({verb.english_form(tense, 2).split()[0] for tense in ("base", "past", "present")} & there)
 
     def draw(family, source):
         there = set(words(source)) | set(words(source.lower()))
-        nouns = tuple(noun for noun in grammar.NOUNS if {noun.forms(False)[0], noun.forms(True)[0]} & there)
-        monkeypatch.setattr(grammar, "NOUNS", nouns)
-        monkeypatch.setattr(grammar, "ADJECTIVES", tuple(a for a in grammar.ADJECTIVES if a.english in there))
-        monkeypatch.setattr(grammar, "NAMES", tuple(name for name in grammar.NAMES if name[0] in there))
+        nouns = tuple(noun for noun in lexicon.NOUNS if {noun.forms(False)[0], noun.forms(True)[0]} & there)
+        put("NOUNS", nouns)
+        put("ADJECTIVES", tuple(a for a in lexicon.ADJECTIVES if a.english in there))
+        put("NAMES", tuple(name for name in lexicon.NAMES if name[0] in there))
         for table in ("VERBS", "GIVING", "_TRANSITIVE", "_INTRANSITIVE", "_PASSIVE"):
-            verbs = tuple(verb for verb in getattr(grammar, table) if verb_is_there(verb, there))
-            monkeypatch.setattr(grammar, table, verbs)
-        chains = [(a, b, tuple(noun for noun in things if noun in nouns)) for a, b, things in grammar._CHAINS]
-        chains = tuple(c for c in chains if verb_is_there(c[0], there) and verb_is_there(c[1], there) and c[2])
-        monkeypatch.setattr(grammar, "_CHAINS", chains)
+            put(table, tuple(verb for verb in getattr(sentences, table) if verb_is_there(verb, there)))
+        chains = [(a, b, tuple(noun for noun in things if noun in nouns)) for a, b, things in sentences._CHAINS]
+        put("_CHAINS", tuple(c for c in chains if verb_is_there(c[0], there) and verb_is_there(c[1], there) and c[2]))
         for families in ("_CLAUSES", "_QUESTIONS"):
-            monkeypatch.setattr(grammar, families, ((1, getattr(grammar, family)),))
+            put(families, ((1, getattr(sentences, family)),))
         for cached in caches:
             cached.cache_clear()
         rng = random.Random(0)
         for _ in range(100_000):
             try:
-                phrase = grammar._contracted(grammar.sentence(rng))
+                phrase = phrases.contracted(sentences.sentence(rng))
             except IndexError:  # a choice among no words
                 continue
-            if grammar._written(phrase.english) == source:
+            if phrases.written(phrase.english) == source:
                 return phrase
         raise AssertionError(f"{family} never gives {source!r}")
 
@@ -215,7 +223,7 @@ def test_hand_made_sentences_come_out_with_their_translation_and_exact_links(
 ):
     phrase = draw_with_few_words(family, source)
     source_words, target_words = words(source), words(target)
-    assert grammar._written(phrase.spanish) == target
+    assert phrases.written(phrase.spanish) == target
     found = defaultdict(set)
     for i, j in phrase.links:
         found[i].add(j)
@@ -565,8 +573,8 @@ def test_sizes_are_as_promised_and_sources_are_unique_outside_training(splits):
 
 def adjective_noun_bigrams(pairs):
     """Lemmas of an adjective and the noun right after it, counted by the English text alone."""
-    lemmas = {form: noun.english for noun in grammar.NOUNS for form in (noun.forms(False)[0], noun.forms(True)[0])}
-    adjectives = {adjective.english for adjective in grammar.ADJECTIVES}
+    lemmas = {form: noun.english for noun in lexicon.NOUNS for form in (noun.forms(False)[0], noun.forms(True)[0])}
+    adjectives = {adjective.english for adjective in lexicon.ADJECTIVES}
     found = Counter()
     for pair in pairs:
         source = words(pair.source)
@@ -578,7 +586,7 @@ def test_held_out_combinations_never_occur_in_the_other_splits(splits):
     others = adjective_noun_bigrams(pair for split in SPLITS if split != "test_combinations" for pair in splits[split])
     held_out = adjective_noun_bigrams(splits["test_combinations"])
     for adjective, noun in others:
-        assert not grammar.is_held_out(("noun+adjective", noun, adjective)), (adjective, noun)
+        assert not split_rules.is_held_out(("noun+adjective", noun, adjective)), (adjective, noun)
     new = {bigram for bigram in held_out if bigram not in others}
     parts = Counter(word for pair in splits["train"] for word in words(pair.source))
     assert len(new) > 50
@@ -587,14 +595,14 @@ def test_held_out_combinations_never_occur_in_the_other_splits(splits):
 
 def test_every_sentence_of_test_combinations_holds_a_held_out_combination_and_no_other_split_one(monkeypatch):
     held_out = []
-    drawn = grammar._split_of
+    drawn = split_rules._split_of
 
     def spy(phrase, source):
         split = drawn(phrase, source)
-        held_out.append((split, any(grammar.is_held_out(combination) for combination in phrase.combinations)))
+        held_out.append((split, any(split_rules.is_held_out(combination) for combination in phrase.combinations)))
         return split
 
-    monkeypatch.setattr(grammar, "_split_of", spy)
+    monkeypatch.setattr(split_rules, "_split_of", spy)
     for split in SPLITS:
         generate(split, 200, seed=2)
     assert {split for split, has_one in held_out if has_one} <= {"test_combinations", ""}
@@ -617,10 +625,10 @@ def test_every_lemma_occurs_at_least_sixty_times_in_training(splits):
     found = Counter(word for pair in splits["train"] for word in words(pair.source))
     counts = {
         noun.english: sum(found[form] for form in {noun.forms(False)[0], noun.forms(True)[0]})
-        for noun in grammar.NOUNS
+        for noun in lexicon.NOUNS
     }
-    counts |= {adjective.english: found[adjective.english] for adjective in grammar.ADJECTIVES}
-    for verb in (*grammar.VERBS, *grammar.GIVING):
+    counts |= {adjective.english: found[adjective.english] for adjective in lexicon.ADJECTIVES}
+    for verb in (*lexicon.VERBS, *lexicon.GIVING):
         forms = {verb.english_form(tense, 2).split()[0] for tense in ("base", "present", "past")}
         counts[verb.english] = sum(found[form] for form in forms)
     assert {lemma: count for lemma, count in counts.items() if count < 60} == {}
@@ -639,7 +647,7 @@ def test_the_same_seed_gives_the_same_bytes_in_a_fresh_process_with_another_hash
     )
     hash_seed = "42" if os.environ.get("PYTHONHASHSEED") != "42" else "1"
     run = subprocess.run(
-        [sys.executable, "-c", code], cwd=Path(grammar.__file__).parent, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code], cwd=Path(lexicon.__file__).parents[1], capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
     )  # fmt: skip
     here = hashlib.sha256(repr([generate(split, 300, seed=5) for split in SPLITS]).encode()).hexdigest()

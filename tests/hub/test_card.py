@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tinyseq.configuration_tinyseq import TinySeqConfig
-from tinyseq.hub.card import cell, facts_of_run, languages_of
+from tinyseq.hub.card import facts_of_run, languages_of, literally
 from tinyseq.hub.push import (
     BackgroundPush,
     add_facts,
@@ -19,6 +19,7 @@ from tinyseq.hub.push import (
     write_facts,
 )
 from tinyseq.push_tinyseq import CARD_BEGIN, CARD_END, first_card
+from tinyseq.training.options import without
 
 FACTS = {
     "languages": ["en", "pt-BR"],
@@ -133,11 +134,10 @@ def test_the_snippet_is_code_whatever_the_example_is(folder):
     ],
 )
 def test_a_sentence_in_a_table_means_itself(text, shown):
-    assert cell(text) == shown
+    assert literally(text) == shown
 
 
 def test_an_authors_text_stays_and_only_the_part_between_the_markers_is_new(folder):
-    """HUB-04"""
     before = (
         "---\nlicense: mit\ntags:\n- mine\nlanguage: [xx]\n---\n# My title\n\nMy words.\n\n"
         f"{CARD_BEGIN}\nold\n{CARD_END}\n\n## Thanks\n\nTo you.\n"
@@ -160,6 +160,32 @@ def test_a_readme_without_the_markers_keeps_its_text_and_gets_metadata(folder, h
     assert body.strip() == "# Mine\n\nAll by hand."
     assert metadata["model-index"][0]["results"][0]["metrics"][0]["value"] == 37.69
     assert metadata.get("license") == ("mit" if head else None)
+
+
+@pytest.mark.parametrize(
+    "head, known",
+    [
+        ("---\nlicense: mit\nbase_model:\n1: one\n---\n", {"license": "mit", "base_model": None, 1: "one"}),
+        ("---\ntitle: a ---\nlicense: mit\n---\n", {"title": "a ---", "license": "mit"}),
+        ("\n\n---  \nlicense: mit\n---\t\n", {"license": "mit"}),
+        ("---\n# nothing yet\n---\n", {}),
+        ("---\n---\n", {}),
+    ],
+)
+def test_an_authors_metadata_are_all_read_and_stay_as_they_are_and_where_they_are(folder, head, known, caplog):
+    body = "Mine.\n\n---\n\nAfter a rule.\n"
+    metadata, rest = split_card(make_card(folder, "alice/en-pt", head + body))
+    assert rest == body
+    assert list(metadata.items())[: len(known)] == list(known.items())
+    assert caplog.text == ""
+
+
+def test_a_readme_from_windows_keeps_its_metadata_and_its_words(folder):
+    (folder / "README.md").write_bytes("\ufeff---\r\nlicense: mit\r\n---\r\n# Mío\r\n\r\nBy hand.\r\n".encode())
+    write_facts(folder, FACTS, "alice/en-pt")
+    metadata, body = split_card((folder / "README.md").read_text(encoding="utf-8"))
+    assert body == "# Mío\n\nBy hand.\n"
+    assert metadata["license"] == "mit"
 
 
 @pytest.mark.parametrize("head", ["a: [", "- a\n- b"])
@@ -198,14 +224,19 @@ def test_facts_of_a_run_hold_no_folders_and_no_places_of_the_machine():
         "source": None, "target": None, "output_dir": "/home/alice/runs/x", "tokenizer": "/home/alice/tok",
         "overwrite": False, "report_to": ["wandb"], "hub_model_id": "alice/x", "seed": 5,
     }  # fmt: skip
-    facts = facts_of_run(options, {"train": (options["train"], 12), "validation": (None, 3)}, longest_source=9)
+    facts = facts_of_run(
+        options,
+        without("is_private", options),
+        {"train": (options["train"], 12), "validation": (None, 3)},
+        longest_source=9,
+    )
     assert "alice" not in yaml.safe_dump(facts)
     assert facts["options"] == {"source": None, "target": None, "seed": 5}
     assert facts["data"]["train"] == {
         "files": ["train.en", "train.de"], "data_set": None, "pairs": 12, "longest_source": 9,
     }  # fmt: skip
     assert facts["data"]["validation"]["files"] == ["taken out of the training data"]
-    on_hub = facts_of_run({**options, "train": ["owner/books"]}, {"train": (["owner/books"], 1)}, longest_source=9)
+    on_hub = facts_of_run({**options, "train": ["owner/books"]}, {}, {"train": (["owner/books"], 1)}, longest_source=9)
     assert on_hub["data"]["train"]["data_set"] == "owner/books"
 
 

@@ -4,9 +4,12 @@ import json
 
 from hubclient import files_in
 
+from tinyseq.hub.push import files_of_a_model
+
 MODEL = {
     "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-    "configuration_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py", "tokenization_tinyseq.py",
+    "configuration_tinyseq.py", "losses_tinyseq.py", "modeling_tinyseq.py", "push_tinyseq.py",
+    "tokenization_tinyseq.py",
 }  # fmt: skip
 
 
@@ -167,3 +170,14 @@ print(json.dumps(found))
         assert found[name].endswith("\n")
         shown = [line.split("  # ")[1] for line in snippet.splitlines() if "  # " in line]
         assert shown in ([], found[name].splitlines())
+
+
+def test_of_what_a_run_keeps_in_a_checkpoint_only_the_model_is_pushed(trained):
+    """The hub has its own list of what is the run's alone, where paths and texts may stand: a new file fails here."""
+    checkpoint = max((trained.parent / "checkpoints").iterdir())
+
+    pushed = {path.name for path in files_of_a_model(checkpoint)}
+
+    assert "model.safetensors" in pushed
+    assert pushed <= {path.name for path in trained.iterdir()}
+    assert {path.name for path in checkpoint.iterdir()} - pushed >= {"state.json", "log.jsonl", "checksums.json"}

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tinyseq.evaluation import METRICS, Metric
 from tinyseq.training.options import NOT_DECIDING, RENAMED, RunOptions, check_options, check_ranges, without
 from tinyseq.training.recipe import model_options, parse_options
 from tinyseq.training.state import check_identity
+from tinyseq.training.validation import merit
 
 OPTIONS = {one.name: one for one in fields(RunOptions)}
 NUMBERS = [
@@ -105,3 +107,10 @@ def test_a_new_option_or_another_default_is_a_decision():
             now[one.name] = one.default
     known = json.loads((Path(__file__).parent / "options.json").read_text(encoding="utf-8"))
     assert now == known
+
+
+def test_every_metric_can_choose_the_best_model_and_one_where_less_is_better_turned_round(monkeypatch):
+    assert OPTIONS["best_metric"].metadata["choices"] == (*METRICS, "loss")
+    monkeypatch.setitem(METRICS, "ter", Metric("TER", "TER", lambda tokenize: None, sign=-1))
+    figures = {"valid_bleu": 3.0, "valid_ter": 70.0, "valid_loss": float("nan")}
+    assert [merit(figures, name) for name in ("bleu", "ter", "loss")] == [3.0, -70.0, float("-inf")]

@@ -15,6 +15,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from ..configuration_tinyseq import ATTENTIONS
+from ..translation import filled_up, source_tensors
 from .maps import (
     AttentionMaps,
     as_it_was,
@@ -22,9 +23,7 @@ from .maps import (
     begin_token,
     encode,
     maps_of_batch,
-    padded,
-    read,
-    source_tensors,
+    teacher_forced,
     translate,
 )
 
@@ -392,7 +391,7 @@ def importance(
             target_ids = encode(model, tokenizer, [targets[i] for i in batch], "target")
             gates = {name: gate.requires_grad_() for name, gate in all_on(model, len(batch)).items()}
             with torch.enable_grad(), gated(model, gates):
-                labels = padded(model, target_ids, -100)
+                labels = filled_up(model, target_ids, -100)
                 output = model(**source_tensors(model, source_ids), labels=labels)
                 count = int((labels >= 0).sum())
                 gradients = torch.autograd.grad(output.loss * count, list(gates.values()))
@@ -439,7 +438,7 @@ def without_each_head(
                 gates[head.attention][row, head.layer, head.head] = 0
             with gated(model, gates):
                 translated = translate(model, tokenizer, sources, warn=False, **generate_options)
-                _, scores = read(model, sources, [begun] * len(some))
+                _, scores = teacher_forced(model, sources, [begun] * len(some))
             for head, (_, *ids), score in zip(some, translated, scores, strict=True):
                 text = as_text(tokenizer, ids)
                 loss = round(found.score - score, 5)

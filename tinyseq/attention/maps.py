@@ -5,9 +5,6 @@ So with beam search too they are those of the translation that was returned, and
 it was found.
 """
 
-import codecs
-import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -15,25 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 from transformers.utils import logging
 
 from ..configuration_tinyseq import ATTENTIONS
 from ..text import clean, is_blank
-from ..translation import Translator, check_texts
+from ..translation import Translator, check_texts, filled_up, source_tensors
+from .words import merge, word_groups, word_text
 
 logger = logging.get_logger(__name__)
-
-SPACE = "▁"  # what a piece begins with if a space stands before it
-OTHER_PIECES = ("Ġ", "##")  # how byte-level BPE and WordPiece begin a piece, from which words are made otherwise
-BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-# Scripts that write no spaces between words: a piece is the nearest to a word that there is
-UNSPACED = (
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
-)
-JOINERS = r"[\u200c\u200d](?=\w)"  # inside words of Persian, Hindi ...
-LETTERS = rf"(?:(?:(?!{UNSPACED})\w)(?:{JOINERS})?)+"
-WORD = re.compile(rf"(?P<unspaced>{UNSPACED}+)|{LETTERS}(?:['’](?!s\b){LETTERS})*|['’]s\b|\S")
 
 
 @dataclass
@@ -292,18 +278,6 @@ def begin_token(model: Any) -> int:
     return model.config.decoder_start_token_id if begin is None else begin
 
 
-def padded(model: Any, rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
-    """Returns ids as one tensor (batch, length), with `value` behind the shorter ones."""
-    tensors = [torch.tensor(ids) for ids in rows]
-    return pad_sequence(tensors, batch_first=True, padding_value=value).to(model.device)
-
-
-def source_tensors(model: Any, rows: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
-    """Returns `input_ids` and `attention_mask`, both (batch, source_len)."""
-    mask = padded(model, [[1] * len(ids) for ids in rows], 0)
-    return {"input_ids": padded(model, rows, model.config.pad_token_id), "attention_mask": mask}
-
-
 def translate(
     model: Any, tokenizer: Any, sources: Sequence[Sequence[int]], *, warn: bool = True, **generate_options: Any
 ) -> list[list[int]]:
@@ -317,8 +291,7 @@ def translate(
         generate_options: For `model.generate`.
     """
     translator = Translator(model, tokenizer)
-    output = model.generate(**source_tensors(model, sources), **{"num_return_sequences": 1, **generate_options})
-    output_ids = getattr(output, "sequences", output)
+    output_ids = translator.generate(sources, **{"num_return_sequences": 1, **generate_options})
     unfinished = [i for i, ended in enumerate(translator.have_ended(output_ids, generate_options)) if not ended]
     if unfinished and warn:
         logger.warning(
@@ -338,7 +311,7 @@ def as_text(tokenizer: Any, ids: Sequence[int]) -> str:
     return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-def read(
+def teacher_forced(
     model: Any, source_ids: Sequence[Sequence[int]], begun: Sequence[Sequence[int]], **options: Any
 ) -> tuple[Any, list[float]]:
     """Runs the model once over sources and translations, given as ids, the latter with BEGIN.
@@ -348,11 +321,11 @@ def read(
     """
     output = model(
         **source_tensors(model, source_ids),
-        decoder_input_ids=padded(model, [ids[:-1] for ids in begun], model.config.pad_token_id),
+        decoder_input_ids=filled_up(model, [ids[:-1] for ids in begun], model.config.pad_token_id),
         use_cache=False,
         **options,
     )
-    labels = padded(model, [ids[1:] for ids in begun], -100)
+    labels = filled_up(model, [ids[1:] for ids in begun], -100)
     log_probs = output.logits.float().log_softmax(-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
     scores = log_probs.masked_fill(labels < 0, 0).sum(-1) / (labels >= 0).sum(-1)
     return output, scores.tolist()
@@ -367,7 +340,7 @@ def look(
 ) -> list[AttentionMaps]:
     """Returns the maps of sources and translations from one forward pass over all; leaves the attention eager."""
     model.set_attn_implementation("eager")
-    output, scores = read(model, source_ids, begun, output_attentions=True)
+    output, scores = teacher_forced(model, source_ids, begun, output_attentions=True)
     layers = {"encoder": output.encoder_attentions, "decoder": output.decoder_attentions}
     layers["cross"] = output.cross_attentions
     every = {name: with_removed_heads(model.config, name, found) for name, found in layers.items()}
@@ -422,101 +395,3 @@ def with_removed_heads(config: Any, attention: str, layers: Sequence[torch.Tenso
     for layer, weights in enumerate(found):
         every[layer][:, config.heads_kept(attention, layer)] = weights
     return every
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# From pieces to words
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def word_groups(pieces: Sequence[str]) -> list[list[int]]:
-    """Returns the indices of the pieces of each word, in order: each piece is in one word.
-
-    A word is a run of letters and digits, with the apostrophes in it (but a possessive `'s` stands alone); a mark of
-    punctuation; a special token. Where no spaces are written between words (Chinese, Japanese, Thai ...), it is a
-    piece.
-
-    Raises:
-        ValueError: The pieces are those of byte-level BPE or of WordPiece.
-    """
-    others = [piece for piece in pieces if piece.startswith(OTHER_PIECES)]
-    if len(others) > 1 and not any(piece.startswith(SPACE) for piece in pieces):  # Maltese has words that begin with Ġ
-        raise ValueError(
-            f"{others[0]!r} is a piece of byte-level BPE or of WordPiece, and words are made of pieces as TinySeq's "
-            f"and SentencePiece's tokenizers have them; look at the maps of pieces"
-        )
-    units = piece_units(pieces)
-    starts, start = [], 0
-    for _, unit_text in units:
-        starts.append(start + len(unit_text) - len(unit_text.lstrip()))
-        start += len(unit_text)
-    # A mark (an accent, a vowel of Hindi) belongs to its letter, and \w does not know it
-    text = "".join(
-        "a" if unicodedata.category(char)[0] == "M" and not re.match(UNSPACED, char) else char
-        for _, unit_text in units
-        for char in unit_text
-    )
-    matches = list(WORD.finditer(text))
-    groups: list[list[int]] = []
-    last_word: object = None
-    waiting: list[int] = []  # pieces that are only a space: they belong to the word that follows
-    position = 0
-    for (indices, unit_text), first in zip(units, starts, strict=True):
-        if not unit_text.strip():
-            waiting += indices
-            continue
-        while position < len(matches) and matches[position].end() <= first:
-            position += 1
-        word: object = position
-        if is_special(pieces[indices[0]]) or matches[position]["unspaced"] is not None:
-            word = object()  # its own
-        if word == last_word and not waiting:
-            groups[-1] += indices
-        else:
-            groups.append(waiting + indices)
-            waiting = []
-        last_word = word
-    if waiting:
-        groups.append(waiting)
-    return groups
-
-
-def piece_units(pieces: Sequence[str]) -> list[tuple[list[int], str]]:
-    """Returns what pieces say: the indices of one piece, or of the bytes of one character, and their text."""
-    units: list[tuple[list[int], str]] = []
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    begun: list[int] = []  # bytes of a character that is not yet complete
-
-    def end_of_bytes() -> None:
-        if text := decoder.decode(b"", final=True):
-            units.append((list(begun), text))
-        decoder.reset()
-        begun.clear()
-
-    for index, piece in enumerate(pieces):
-        if byte := BYTE.fullmatch(piece):
-            begun.append(index)
-            if text := decoder.decode(bytes.fromhex(byte[1])):
-                units.append((list(begun), text))
-                begun.clear()
-            continue
-        end_of_bytes()
-        units.append(([index], piece.replace(SPACE, " ")))
-    end_of_bytes()
-    return units
-
-
-def is_special(piece: str) -> bool:
-    """Whether a piece is a token such as `</s>`; TinySeq's and Marian's pieces have no "<" beside others."""
-    return len(piece) > 2 and piece[0] == "<" and piece[-1] == ">" and not BYTE.fullmatch(piece)
-
-
-def word_text(pieces: Sequence[str], group: Sequence[int]) -> str:
-    """Returns what the pieces of one word say."""
-    return "".join(text for _, text in piece_units([pieces[i] for i in group])).strip() or SPACE
-
-
-def merge(weights: np.ndarray, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> np.ndarray:
-    """Returns (..., words, words) of (..., pieces, pieces): the sum over a word's columns, the mean over its rows."""
-    summed = np.stack([weights[..., group].sum(-1) for group in columns], axis=-1)
-    return np.stack([summed[..., group, :].mean(-2) for group in rows], axis=-2)

@@ -104,12 +104,12 @@ def table(weights: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> s
     first = max(map(width, labels), default=0)
     lines = [" " * first + "".join(before(title, size) for title, size in zip(titles, widths, strict=True))]
     for label, row in zip(labels, weights, strict=True):
-        cells = [before(cell(weight), size) for weight, size in zip(row, widths, strict=True)]
+        cells = [before(shade(weight), size) for weight, size in zip(row, widths, strict=True)]
         lines.append(label + " " * (first - width(label)) + "".join(cells))
     return "\n".join(line.rstrip() for line in lines)
 
 
-def cell(weight: float) -> str:
+def shade(weight: float) -> str:
     """Returns a weight as a shade and a percentage; both of them three and more columns wide."""
     shade = next((shade for least, shade in SHADES if weight >= least), "")
     return f"{shade}{100 * weight:4.0f}" if shade else ""
@@ -227,27 +227,33 @@ def save(figure: "Figure", path: Path | BinaryIO) -> None:
 
 
 def draw_curve(lines: Sequence[dict], path: Path) -> None:
-    """Draws loss and BLEU over the updates of a run.
+    """Draws loss, BLEU and what else of `METRICS` is for a curve, over the updates of a run.
 
     Args:
         lines: The lines of a run's log.jsonl.
         path: The PNG file to write.
     """
+    from ..evaluation import METRICS  # it imports sacreBLEU, which maps do without
+
     figure = new_figure((7, 4))
     loss_axes = figure.add_subplot()
-    bleu_axes = loss_axes.twinx()
+    score_axes = loss_axes.twinx()
+    metrics = {name: metric.title for name, metric in METRICS.items() if metric.in_curve}
     for axes, name, style, label in (
         (loss_axes, "loss_per_target_token", "C0-", "training loss"),
         (loss_axes, "valid_loss", "C0o--", "validation loss"),
-        (bleu_axes, "valid_bleu", "C1s-", "validation BLEU"),
+        *(
+            (score_axes, f"valid_{name}", f"C{color}s-", f"validation {title}")
+            for color, (name, title) in enumerate(metrics.items(), start=1)
+        ),
     ):
         points = [(line["step"], line[name]) for line in lines if name in line]
         axes.plot(*zip(*points, strict=True) if points else ([], []), style, label=label)
     loss_axes.set(xlabel="update", ylabel="loss per target token (nats)")
     loss_axes.set_ylim(bottom=0)
-    bleu_axes.set(ylabel="BLEU", ylim=(0, 100))
+    score_axes.set(ylabel=", ".join(metrics.values()), ylim=(0, 100))
     loss_axes.grid(alpha=0.3)
-    handles = [*loss_axes.get_lines(), *bleu_axes.get_lines()]
+    handles = [*loss_axes.get_lines(), *score_axes.get_lines()]
     loss_axes.legend(handles=handles, loc="center right")
     save(figure, path)
 

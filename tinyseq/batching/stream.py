@@ -29,7 +29,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from ..files import save_whole
-from ..modeling_tinyseq import IGNORE_INDEX
+from ..losses_tinyseq import IGNORE_INDEX
 from ..text import clean
 
 logger = logging.getLogger(__name__)

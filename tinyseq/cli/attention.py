@@ -4,41 +4,24 @@
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..configuration_tinyseq import ATTENTIONS
 from ..files import whole_file
-from . import main as cli
+from .common import (
+    add_command,
+    add_corpus_options,
+    add_model_options,
+    check_output,
+    generate_options,
+    load_translator,
+    positive,
+    typed,
+    write_lines,
+)
 
-ATTEND_EXAMPLES = """\
-examples:
-  tinyseq attend runs/en-de/best "Two dogs play."
-  tinyseq attend runs/en-de/best "Two dogs play." --html dogs.html --corpus test.en test.de
-  tinyseq attend runs/en-de/best "Two dogs play." --attention encoder --layer 0 --head 1 --png dogs.png
-  tinyseq attend runs/en-de/best "Two dogs play." --num_beams 5 --nbest 3 --html dogs.html
-  tinyseq attend runs/en-de/best "Two dogs play." --translation "Zwei Hunde spielen."
-"""
-TRACE_EXAMPLES = """\
-examples:
-  tinyseq trace runs/en-de/best "Two dogs play." | less
-  tinyseq trace runs/en-de/best "Two dogs play." --html dogs.html
-  tinyseq trace runs/en-de/best "Two dogs play." --translation "Zwei Hunde spielen." --layers all --values 12
-"""
-HEADS_EXAMPLES = """\
-examples:
-  tinyseq heads runs/en-de/best --corpus test.en test.de
-  tinyseq heads demo_output/run/best --corpus grammar --split test --json
-A head has the role to which more than half of its attention goes, on average over all words. Entropy is in bits: 0 for
-a head that looks at one word, 3 for one that looks at eight alike. Importance: by how much the loss of a piece changes
-without the head, in nats, to first order.
-"""
-PRUNE_EXAMPLES = """\
-examples:
-  tinyseq prune runs/en-de/best --corpus valid.en valid.de --test test.en test.de --output runs/en-de/pruned
-  tinyseq prune demo_output/run/best --corpus grammar --share 0.25 --output pruned
-  tinyseq prune runs/en-de/best --heads encoder.0.2 cross.1.0 --corpus valid.en valid.de --output pruned
-"""
+ATTENTIONS = ("encoder", "decoder", "cross")  # as in configuration_tinyseq.py, which waits for Transformers
 
 
 class Measured(NamedTuple):
@@ -50,26 +33,15 @@ class Measured(NamedTuple):
     name: str
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Options
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def add_attention_commands(commands: Any) -> None:
+def add_commands(commands: Any) -> None:
     """Adds the commands of this file."""
-    attend = cli.add_command(
-        commands,
-        "attend",
-        "Show where a model looks while it translates a sentence.",
-        "The attention is that of the translation that is returned, beams or not, by words: the columns of a word's "
-        "pieces are added, its rows are averaged. A table goes to standard output; --png and --html make pictures.",
-        ATTEND_EXAMPLES,
-    )
-    attend.add_argument("sentence", type=typed, metavar="SENTENCE", help="one sentence, in quotes")
-    attend.add_argument(
-        "--translation", type=typed, metavar="T", help="look at this translation, not at the model's own"
-    )
-    attend.add_argument("--nbest", type=cli.positive, default=1, metavar="N", help="the N best of the beam search")
+    attend, trace = add_command(commands, run_attend), add_command(commands, run_trace)
+    add_model_options(attend)
+    add_model_options(trace, searches=False, batches=False)
+    for command in (attend, trace):
+        command.add_argument("sentence", type=typed, metavar="SENTENCE", help="one sentence, in quotes")
+        command.add_argument("--translation", type=typed, metavar="T", help="this one, in place of the model's own")
+    attend.add_argument("--nbest", type=positive, default=1, metavar="N", help="the N best of the beam search")
     attend.add_argument("--pieces", action="store_true", help="of pieces of words, as the model has them")
     chosen = attend.add_argument_group("which map, in the table and the PNG (the page has them all)")
     chosen.add_argument("--attention", choices=ATTENTIONS, default="cross", help="default: cross")
@@ -78,24 +50,10 @@ def add_attention_commands(commands: Any) -> None:
     output = attend.add_argument_group("pictures")
     output.add_argument("--png", metavar="FILE.png", help="that map; with --nbest FILE-1.png, FILE-2.png ...")
     output.add_argument("--html", metavar="FILE.html", help="a page with all maps; one file, no network")
-    add_corpus_options(attend, "for the page: measure on it what each head does (default: on this sentence alone)")
-    attend.set_defaults(run=run_attend)
+    add_pairs_options(attend, "for the page: measure on it what each head does (default: on this sentence alone)")
 
-    trace = commands.add_parser(
-        "trace",
-        help="Show step by step, with the real numbers, how a model translates a sentence.",
-        description="Show step by step, with the real numbers and the shape of each thing, how a model translates a "
-        "sentence: embedding, positions, queries, keys and values, heads, masks, softmax, feed-forward, and the loop "
-        "that takes the likeliest piece from BEGIN to END.",
-        epilog=TRACE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    trace.add_argument("model", metavar="MODEL", help="folder of a model, or its name on the Hugging Face Hub")
-    trace.add_argument("sentence", type=typed, metavar="SENTENCE", help="one sentence, in quotes")
-    trace.add_argument("--translation", type=typed, metavar="T", help="follow this translation, not the model's own")
     trace.add_argument(
-        "--values", type=cli.positive, metavar="N", help="numbers shown of each vector (default 6, on a page 8)"
+        "--values", type=positive, metavar="N", help="numbers shown of each vector (default 6, on a page 8)"
     )
     trace.add_argument(
         "--layers", choices=("first", "all"), default="first", help="written out, in the text (default: first)"
@@ -103,34 +61,14 @@ def add_attention_commands(commands: Any) -> None:
     trace.add_argument(
         "--html", metavar="FILE.html", help="in place of the text, a page to click through; one file, no network"
     )
-    machine = trace.add_argument_group("machine")
-    machine.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1 ... (default: cuda if there is one)")
-    machine.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="weights (default: as saved)")
-    hub = trace.add_argument_group("Hub")
-    hub.add_argument("--revision", metavar="R", help="branch, tag or commit of the model's repository")
-    hub.add_argument("--trust_remote_code", action="store_true", help="let Python code from the repository run here")
-    trace.set_defaults(run=run_trace, batch_size=1)  # which `load_translator` asks for
 
-    heads = cli.add_command(
-        commands,
-        "heads",
-        "Measure what each attention head does over a corpus.",
-        "Where it looks, how sharply, and how much depends on it.",
-        HEADS_EXAMPLES,
-        searches=False,
-    )
-    add_corpus_options(heads, "pairs to measure on", required=True)
-    heads.add_argument("--json", action="store_true", help="print the figures as JSON")
-    heads.set_defaults(run=run_heads)
-
-    prune = cli.add_command(
-        commands,
-        "prune",
-        "Remove the attention heads on which least depends, and say what that costs.",
-        "The new model is smaller and is used as before. It is written whole or not at all; the old one stays.",
-        PRUNE_EXAMPLES,
-    )
-    add_corpus_options(prune, "pairs to measure the importance of heads on", required=True)
+    heads, prune = add_command(commands, run_heads), add_command(commands, run_prune)
+    add_model_options(heads, searches=False)
+    add_model_options(prune)
+    for command in (heads, prune):
+        command.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_pairs_options(heads, "pairs to measure on", required=True)
+    add_pairs_options(prune, "pairs to measure the importance of heads on", required=True)
     prune.add_argument(
         "--test", nargs="+", metavar="FILES", help="pairs for BLEU before and after (default: --corpus)"
     )
@@ -139,17 +77,15 @@ def add_attention_commands(commands: Any) -> None:
     what.add_argument("--heads", nargs="+", metavar="HEAD", help="these, as encoder.0.2: attention, layer, head")
     prune.add_argument(
         "--rounds",
-        type=cli.positive,
+        type=positive,
         default=6,
         metavar="N",
         help="they go in N portions, and importance is measured anew before each (default 6)",
     )
     prune.add_argument("--output", required=True, metavar="FOLDER", help="where to write it; must be new or empty")
-    prune.add_argument("--json", action="store_true", help="print the figures as JSON")
-    prune.set_defaults(run=run_prune)
 
 
-def add_corpus_options(command: argparse.ArgumentParser, what: str, required: bool = False) -> None:
+def add_pairs_options(command: argparse.ArgumentParser, what: str, required: bool = False) -> None:
     """Adds the options that say which pairs a model is measured on."""
     corpus = command.add_argument_group("corpus")
     corpus.add_argument(
@@ -160,18 +96,8 @@ def add_corpus_options(command: argparse.ArgumentParser, what: str, required: bo
         help=f"{what}: two aligned text files, a TSV, CSV, JSON or Parquet file, a data set, or 'grammar', the "
         "built-in corpus",
     )
-    corpus.add_argument("--source", metavar="S", help="language code or column of the source side")
-    corpus.add_argument("--target", metavar="T", help="language code or column of the target side")
-    corpus.add_argument("--split", default="validation", metavar="S", help="split of a data set (default: validation)")
-    corpus.add_argument("--pairs", type=cli.positive, default=500, metavar="N", help="take the first N (default 500)")
-
-
-def typed(text: str) -> str:
-    """Reads a text of the command line, which is UTF-8 whatever the locale."""
-    try:
-        return os.fsencode(text).decode("utf-8")
-    except UnicodeError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8") from error
+    add_corpus_options(corpus, split="validation")
+    corpus.add_argument("--pairs", type=positive, default=500, metavar="N", help="take the first N (default 500)")
 
 
 def share(text: str) -> float:
@@ -182,27 +108,33 @@ def share(text: str) -> float:
     return number
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Commands
-# ---------------------------------------------------------------------------------------------------------------------
-
-
 def run_attend(options: argparse.Namespace) -> None:
-    """`tinyseq attend`."""
+    """Show where a model looks while it translates a sentence.
+
+    The attention is that of the translation that is returned, beams or not, by words: the columns of a word's pieces
+    are added, its rows are averaged. A table goes to standard output; --png and --html make pictures.
+
+    Examples:
+      tinyseq attend runs/en-de/best "Two dogs play."
+      tinyseq attend runs/en-de/best "Two dogs play." --html dogs.html --corpus test.en test.de
+      tinyseq attend runs/en-de/best "Two dogs play." --attention encoder --layer 0 --head 1 --png dogs.png
+      tinyseq attend runs/en-de/best "Two dogs play." --num_beams 5 --nbest 3 --html dogs.html
+      tinyseq attend runs/en-de/best "Two dogs play." --translation "Zwei Hunde spielen."
+    """
     from ..attention import maps, pictures
     from ..attention.heads import Totals, attention_blocks, importance, measure, removed_heads, without_each_head
     from ..attention.maps import beams_for, maps_of_nbest
 
-    search = cli.generate_options(options)
+    search = generate_options(options)
     if options.translation is not None and (search or options.nbest > 1):
         raise ValueError("--translation is looked at as it is: --nbest and the options of the search have no use then")
     if options.corpus and not options.html:
         raise ValueError("--corpus is for the page: give --html, too, or see `tinyseq heads`")
     if options.png and options.html and os.path.realpath(options.png) == os.path.realpath(options.html):
         raise ValueError(f"--png and --html are one file, {options.png}; give each its own")
-    cli.check_output(options.png, "--png")
-    cli.check_output(options.html, "--html")
-    translator = cli.load_translator(options)
+    check_output(options.png, "--png")
+    check_output(options.html, "--html")
+    translator = load_translator(options)
     model, tokenizer = translator.model, translator.tokenizer
     corpus = read_pairs(options, options.corpus, options.split, translator) if options.corpus else None
     if options.nbest > 1:
@@ -221,7 +153,7 @@ def run_attend(options: argparse.Namespace) -> None:
     for found, (weights, rows, columns) in zip(shown, chosen, strict=True):
         lines += ["", f"{found.source}  ->  {found.translation}  ({found.score:.3f} a piece)"]
         lines += ["", pictures.table(weights, rows, columns)]
-    cli.write_lines(cli.sys.stdout.buffer, lines)
+    write_lines(sys.stdout.buffer, lines)
 
     if options.png:
         stem, ending = os.path.splitext(options.png)
@@ -236,7 +168,7 @@ def run_attend(options: argparse.Namespace) -> None:
         except ValueError:  # of another family: the page then says that its heads can't be switched off
             can_switch = False
         if corpus is not None:
-            how = {"batch_size": options.batch_size, "progress": cli.sys.stderr.isatty()}
+            how = {"batch_size": options.batch_size, "progress": sys.stderr.isatty()}
             statistics = measure(model, tokenizer, *corpus, **how)
             if can_switch:
                 statistics.importance = importance(model, tokenizer, *corpus[:2], **how)
@@ -259,12 +191,21 @@ def run_attend(options: argparse.Namespace) -> None:
 
 
 def run_trace(options: argparse.Namespace) -> None:
-    """`tinyseq trace`."""
+    """Show step by step, with the real numbers, how a model translates a sentence.
+
+    Each thing has its shape: embedding, positions, queries, keys and values, heads, masks, softmax, feed-forward, and
+    the loop that takes the likeliest piece from BEGIN to END.
+
+    Examples:
+      tinyseq trace runs/en-de/best "Two dogs play." | less
+      tinyseq trace runs/en-de/best "Two dogs play." --html dogs.html
+      tinyseq trace runs/en-de/best "Two dogs play." --translation "Zwei Hunde spielen." --layers all --values 12
+    """
     from ..attention.pages import render
     from ..attention.trace import trace
 
-    cli.check_output(options.html, "--html")
-    translator = cli.load_translator(options)
+    check_output(options.html, "--html")
+    translator = load_translator(options)
     found = trace(translator.model, translator.tokenizer, options.sentence, options.translation)
     values = {} if options.values is None else {"values": options.values}
     if options.html:
@@ -272,42 +213,61 @@ def run_trace(options: argparse.Namespace) -> None:
         with whole_file(options.html) as file:
             file.write(page.encode())
     else:
-        cli.write_lines(cli.sys.stdout.buffer, [found.to_text(layers=options.layers, **values)])
+        write_lines(sys.stdout.buffer, [found.to_text(layers=options.layers, **values)])
 
 
 def run_heads(options: argparse.Namespace) -> None:
-    """`tinyseq heads`."""
+    """Measure what each attention head does over a corpus.
+
+    Where it looks, how sharply, and how much depends on it.
+
+    Examples:
+      tinyseq heads runs/en-de/best --corpus test.en test.de
+      tinyseq heads demo_output/run/best --corpus grammar --split test --json
+
+    A head has the role to which more than half of its attention goes, on average over all words. Entropy is in bits: 0
+    for a head that looks at one word, 3 for one that looks at eight alike. Importance: by how much the loss of a piece
+    changes without the head, in nats, to first order.
+    """
     from ..attention.heads import attention_blocks, importance, measure
 
-    translator = cli.load_translator(options)
+    translator = load_translator(options)
     model, tokenizer = translator.model, translator.tokenizer
     attention_blocks(model)  # refuses other families before the work
     corpus = read_pairs(options, options.corpus, options.split, translator)
-    how = {"batch_size": options.batch_size, "progress": cli.sys.stderr.isatty()}
+    how = {"batch_size": options.batch_size, "progress": sys.stderr.isatty()}
     statistics = measure(model, tokenizer, *corpus, **how)
     statistics.importance = importance(model, tokenizer, *corpus[:2], **how)
     text = json.dumps(statistics.to_data(), indent=2, ensure_ascii=False) if options.json else str(statistics)
-    cli.write_lines(cli.sys.stdout.buffer, [text])
+    write_lines(sys.stdout.buffer, [text])
 
 
 def run_prune(options: argparse.Namespace) -> None:
-    """`tinyseq prune`."""
+    """Remove the attention heads on which least depends, and say what that costs.
+
+    The new model is smaller and is used as before. It is written whole or not at all; the old one stays.
+
+    Examples:
+      tinyseq prune runs/en-de/best --corpus valid.en valid.de --test test.en test.de --output runs/en-de/pruned
+      tinyseq prune demo_output/run/best --corpus grammar --share 0.25 --output pruned
+      tinyseq prune runs/en-de/best --heads encoder.0.2 cross.1.0 --corpus valid.en valid.de --output pruned
+    """
     from ..attention.heads import Head, heads_kept, number_of_heads
     from ..attention.pruning import prune, prune_least_important
-    from ..evaluation import score
+    from ..evaluation import METRICS, score
     from ..files import check_is_free, save_whole
     from ..translation import Translator
 
     output = Path(options.output)
     check_is_free(output)
     if not output.exists():
-        cli.check_output(options.output)
+        check_output(options.output)
     named = [Head.parse(text) for text in options.heads or ()]
-    translator = cli.load_translator(options)
+    translator = load_translator(options)
     model, tokenizer = translator.model, translator.tokenizer
     corpus = read_pairs(options, options.corpus, options.split, translator)
     test = read_pairs(options, options.test, "test", translator) if options.test else corpus
-    progress = cli.sys.stderr.isatty()
+    progress = sys.stderr.isatty()
     if named:
         pruned = prune(model, named)
     else:
@@ -329,26 +289,25 @@ def run_prune(options: argparse.Namespace) -> None:
             figures["removed"] += [str(Head(name, layer, head)) for head in heads if head not in after[name][layer]]
     for when, which in (("before", model), ("after", pruned)):
         found = Translator(which, tokenizer, options.batch_size).translate(
-            test.sources, progress=progress, **cli.generate_options(options)
+            test.sources, progress=progress, **generate_options(options)
         )
         scores = score(found.texts, test.targets)
         figures[when] = {
             "heads": number_of_heads(which),
             "parameters": sum(parameter.numel() for parameter in which.parameters()),
-            "bleu": scores.bleu,
-            "chrf": scores.chrf,
+            **{key: getattr(scores, key) for key in METRICS},
             "bleu_signature": scores.bleu_signature,
         }
     if options.json:
-        cli.write_lines(cli.sys.stdout.buffer, [json.dumps(figures, indent=2)])
+        write_lines(sys.stdout.buffer, [json.dumps(figures, indent=2)])
         return
     lines = [f"removed: {', '.join(figures['removed'])}", f"{'':<12}{'before':>12}{'after':>12}"]
-    for name, form in (("heads", ","), ("parameters", ","), ("bleu", ".2f"), ("chrf", ".2f")):
+    for name, form in {"heads": ",", "parameters": ",", **dict.fromkeys(METRICS, ".2f")}.items():
         lines.append(
             f"{name:<12}" + "".join(f"{format(figures[when][name], form):>12}" for when in ("before", "after"))
         )
     lines.append(f"measured on {test.name}; BLEU {figures['after']['bleu_signature']}; written to {output}")
-    cli.write_lines(cli.sys.stdout.buffer, lines)
+    write_lines(sys.stdout.buffer, lines)
 
 
 def read_pairs(options: argparse.Namespace, files: list[str], split: str, translator: Any) -> Measured:
@@ -375,7 +334,7 @@ def read_pairs(options: argparse.Namespace, files: list[str], split: str, transl
         print(
             f"tinyseq: {len(takes) - len(places):,} of {len(takes):,} pairs of {' '.join(files)} are left out: blank, "
             f"or longer than the {limit:,} pieces the model takes",
-            file=cli.sys.stderr,
+            file=sys.stderr,
         )
     return Measured(
         [sources[i] for i in places],
@@ -388,10 +347,10 @@ def read_pairs(options: argparse.Namespace, files: list[str], split: str, transl
 def links_of_grammar(sources: list[str], targets: list[str], split: str) -> list[Any]:
     """Returns which words are translations of each other, for pairs of the built-in corpus in either direction."""
     from .. import grammar
-    from ..corpus.loading import SPLIT_ALIASES
 
     known = {}
-    for pair in grammar.generate("validation" if split in SPLIT_ALIASES else split):
+    # A split that `load_corpus` took and the grammar does not know by this name is another word for "validation"
+    for pair in grammar.generate(split if split in grammar.SPLITS else "validation"):
         known[pair.source, pair.target] = pair.alignment
         known[pair.target, pair.source] = tuple((j, i) for i, j in pair.alignment)
     return [known[both] for both in zip(sources, targets, strict=True)]

@@ -4,9 +4,13 @@
 In the order in which the data flow: readers, checks, loading.
 """
 
-from .checks import Report
-from .loading import Corpus, CorpusStream, is_hub_name, is_on_hub, load_corpus, split_off, stream_corpus
-from .readers import CorpusError, read_lines
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .checks import Report
+    from .loading import Corpus, CorpusStream, is_hub_name, is_on_hub, load_corpus, split_off, stream_corpus
+    from .readers import CorpusError, read_lines
 
 __all__ = [
     "Corpus",
@@ -20,3 +24,13 @@ __all__ = [
     "split_off",
     "stream_corpus",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what is asked for: the command line needs `checks.py` and must not wait for `datasets`."""
+    if name in __all__:
+        for file in ("readers", "checks", "loading"):
+            module = import_module(f".{file}", __name__)
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

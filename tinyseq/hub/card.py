@@ -1,19 +1,23 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
 """What a model card says: quality, use, examples, data, sizes, training, speed, limits. Facts of the training only.
 
-``hub.py`` puts it into a README.md and keeps what an author wrote there.
+``push.py`` puts it into a README.md and keeps what an author wrote there.
 """
 
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 import yaml
 from datasets import Dataset
+from huggingface_hub import EvalResult
+from huggingface_hub.repocard_data import eval_results_to_model_index
 
 from ..corpus.loading import BUILT_IN, corpora_of, is_on_hub
+from ..evaluation import METRICS
 from ..push_tinyseq import USAGE
 from ..text import clean
 from ..translation import Translator
@@ -32,8 +36,9 @@ def our_part(config: dict[str, Any], facts: dict[str, Any], name: str) -> tuple[
     """
     source, target = (facts.get("languages") or [None, None])[:2]
     direction = f"{source} → {target}" if source and target else None
+    title = name.rstrip("/").split("/")[-1]
     parts = [
-        f"# {name.rstrip('/').split('/')[-1]}",
+        f"# {title}",
         introduction(facts, direction),
         quality(facts),
         use(facts, name),
@@ -44,7 +49,7 @@ def our_part(config: dict[str, Any], facts: dict[str, Any], name: str) -> tuple[
         speed(facts),
         limits(config, facts, direction),
     ]
-    return metadata(facts, name, source, target), "\n\n".join(part for part in parts if part)
+    return metadata(facts, title, source, target), "\n\n".join(part for part in parts if part)
 
 
 def facts_of_run(
@@ -94,61 +99,58 @@ def languages_of(
     source: str | None, target: str | None, files: list[str] | None = None
 ) -> tuple[str | None, str | None]:
     """Returns the language codes of both sides: as they were named, or as the two files end."""
-    files = corpora_of(files)[0] if files else None
-    if files == [BUILT_IN]:
-        sides = [source or "en", target or "es"]
-    elif files and len(files) == 2:
-        sides = [PurePath(file.removesuffix(".gz")).suffix.removeprefix(".") for file in files]
-        sides = ["" if side == "txt" else side for side in sides]
-    else:
-        sides = [source or "", target or ""]
-    codes = [side.replace("_", "-") if LANGUAGE.fullmatch(side) else None for side in sides]
+    corpus = corpora_of(files or [])[0]
+    if corpus == [BUILT_IN]:
+        source, target = source or "en", target or "es"
+    elif len(corpus) == 2:
+        ends = (PurePath(file.removesuffix(".gz")).suffix.removeprefix(".") for file in corpus)
+        source, target = ("" if end == "txt" else end for end in ends)
+    codes = [side.replace("_", "-") if side and LANGUAGE.fullmatch(side) else None for side in (source, target)]
     return codes[0], codes[1]
 
 
-def metadata(facts: dict[str, Any], name: str, source: str | None, target: str | None) -> dict[str, Any]:
+def metadata(facts: dict[str, Any], title: str, source: str | None, target: str | None) -> dict[str, Any]:
     """Returns the keys of the README's head that the Hub reads."""
-    found: dict[str, Any] = {}
-    languages = [side.split("-")[0] for side in (source, target) if side]
-    if languages:
-        found["language"] = languages
-    found |= {"library_name": "transformers", "pipeline_tag": "translation", "tags": ["tinyseq", "translation"]}
     sets = facts.get("data", {})
-    hub_sets = list(dict.fromkeys(part["data_set"] for part in sets.values() if part.get("data_set")))
-    if hub_sets:
-        found["datasets"] = hub_sets
-    results = []
-    for split, scores in scored(facts):
-        part = sets.get(split, {})
-        results.append(
-            {
-                "task": {"type": "translation", "name": "Translation"},
-                "dataset": {
-                    "name": " ".join(part.get("files", [split])),
-                    "type": part.get("data_set") or "parallel-text",
-                    "split": split,
-                },
-                "metrics": [
-                    {"type": "bleu", "value": round(scores["bleu"], 2), "name": f"BLEU {scores['bleu_signature']}"},
-                    {"type": "chrf", "value": round(scores["chrf"], 2), "name": f"chrF2 {scores['chrf_signature']}"},
-                ],
-            }
+    results = [
+        EvalResult(
+            task_type="translation",
+            task_name="Translation",
+            dataset_type=sets.get(split, {}).get("data_set") or "parallel-text",
+            dataset_name=" ".join(sets.get(split, {}).get("files", [split])),
+            dataset_split=split,
+            metric_type=key,
+            metric_value=round(scores[key], 2),
+            metric_name=f"{name} {scores[f'{key}_signature']}",
         )
-    if results:
-        found["metrics"] = ["bleu", "chrf"]
-        found["model-index"] = [{"name": name.rstrip("/").split("/")[-1], "results": results}]
-    return found
+        for split, scores in scored(facts)
+        for key, name in titles_in(scores).items()
+    ]
+    found = {
+        "language": [side.split("-")[0] for side in (source, target) if side],
+        "library_name": "transformers",
+        "pipeline_tag": "translation",
+        "tags": ["tinyseq", "translation"],
+        "datasets": list(dict.fromkeys(part["data_set"] for part in sets.values() if part.get("data_set"))),
+        "metrics": list(dict.fromkeys(result.metric_type for result in results)),
+        "model-index": results and eval_results_to_model_index(title, results),
+    }
+    return {key: value for key, value in found.items() if value}
 
 
 def scored(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Returns the test scores and the validation scores, those that there are."""
     found = [("test", facts["test"])] if "test" in facts else []
-    if "valid_bleu" in facts:
-        names = {"valid_bleu": "bleu", "valid_chrf": "chrf", "bleu_signature": "bleu_signature"}
-        names |= {"chrf_signature": "chrf_signature", "valid_scored": "sentences"}
-        valid = {short: facts[name] for name, short in names.items() if name in facts}
-        found.append(("validation", {**valid, "num_beams": 1}))
+    valid = {key: facts[f"valid_{key}"] for key in METRICS if f"valid_{key}" in facts}
+    if valid:
+        valid |= {f"{key}_signature": facts[f"{key}_signature"] for key in valid}
+        found.append(("validation", {**valid, "sentences": facts.get("valid_scored", ""), "num_beams": 1}))
     return found
+
+
+def titles_in(scores: dict[str, Any]) -> dict[str, str]:
+    """Returns key and title of the metrics that there are: what was scored by an older version may lack the newest."""
+    return {key: metric.title for key, metric in METRICS.items() if key in scores}
 
 
 def introduction(facts: dict[str, Any], direction: str | None) -> str:
@@ -164,25 +166,22 @@ def introduction(facts: dict[str, Any], direction: str | None) -> str:
 
 def quality(facts: dict[str, Any]) -> str:
     """A table of scores with their signatures."""
-    rows = [
-        f"| {split} | {scores.get('sentences', '')} | {search(scores.get('num_beams', 1))} | {scores['bleu']:.2f} | "
-        f"{scores['chrf']:.2f} |"
-        for split, scores in scored(facts)
-    ]
-    if not rows:
+    found = scored(facts)
+    if not found:
         return ""
-    head = "| set | sentences | search | BLEU | chrF2 |\n|---|---|---|---|---|"
-    _, first = scored(facts)[0]
-    note = (
-        "Computed by sacreBLEU on raw text; scores compare only where the signatures are equal: BLEU "
-        f"`{first['bleu_signature']}`, chrF2 `{first['chrf_signature']}`."
-    )
-    return "\n".join(["## Quality", "", head, *rows, "", note])
+    first = found[0][1]
+    titles, rows = titles_in(first), []
+    for split, scores in found:
+        figures = (f"{scores.get(key, math.nan):.2f}" for key in titles)
+        rows.append((split, scores.get("sentences", ""), search_name(scores.get("num_beams", 1)), *figures))
+    signatures = ", ".join(f"{title} `{first[f'{key}_signature']}`" for key, title in titles.items())
+    note = f"Computed by sacreBLEU on raw text; scores compare only where the signatures are equal: {signatures}."
+    return section("Quality", table(f"| set | sentences | search | {' | '.join(titles.values())} |", rows), note)
 
 
-def search(beams: int) -> str:
-    """Returns the words for a number of beams."""
-    return "greedy" if beams == 1 else f"beam {beams}"
+def search_name(num_beams: int) -> str:
+    """Returns how a search with so many beams is called."""
+    return "greedy" if num_beams == 1 else f"beam {num_beams}"
 
 
 def use(facts: dict[str, Any], name: str) -> str:
@@ -191,25 +190,16 @@ def use(facts: dict[str, Any], name: str) -> str:
     prints = f"  # {example['translation']}" if example["translation"] else ""
     shown_name, text = (json.dumps(value, ensure_ascii=False) for value in (name, example["source"]))
     usage = USAGE.format(name=shown_name, text=text, prints=prints)
-    return f"""## Use
-
-{usage} For whole files there is
-
-```bash
-tinyseq translate {name} < input.txt > output.txt
-```"""
+    of_files = f"```bash\ntinyseq translate {name} < input.txt > output.txt\n```"
+    return section("Use", f"{usage} For whole files there is", of_files)
 
 
 def examples(facts: dict[str, Any]) -> str:
     """A few validation sentences, good or bad as they are."""
-    rows = [
-        "| " + " | ".join(cell(example[side]) for side in ("source", "translation", "reference")) + " |"
-        for example in facts.get("examples", [])
-    ]
-    if not rows:
-        return ""
-    head = "| source | this model | reference |\n|---|---|---|"
-    return "\n".join(["## Examples", "", "The first validation sentences, not chosen.", "", head, *rows])
+    sides = ("source", "translation", "reference")
+    rows = [[literally(example[side]) for side in sides] for example in facts.get("examples", [])]
+    note = "The first validation sentences, not chosen."
+    return section("Examples", note, table("| source | this model | reference |", rows)) if rows else ""
 
 
 def is_plain(example: dict[str, str]) -> bool:
@@ -218,21 +208,31 @@ def is_plain(example: dict[str, str]) -> bool:
     return text.isprintable() and not any(mark in text for mark in ("```", "~~~", "<!--"))
 
 
-def cell(text: str) -> str:
+def literally(text: str) -> str:
     """Returns `text` as it can stand in a table: its characters mean themselves."""
     return re.sub(r"([\\`*_\[\]|<>!~])", r"\\\1", " ".join(text.split()))
+
+
+def section(title: str, *parts: str) -> str:
+    """Returns a part of the card with its heading."""
+    return "\n\n".join([f"## {title}", *parts])
+
+
+def table(head: str, rows: Iterable[Iterable[Any]]) -> str:
+    """Returns a table in Markdown."""
+    lines = (f"| {' | '.join(map(str, row))} |" for row in rows)
+    return "\n".join([head, "|" + "---|" * (head.count("|") - 1), *lines])
 
 
 def data(facts: dict[str, Any]) -> str:
     """What it was trained, validated and tested on."""
     rows = []
     for split, part in facts.get("data", {}).items():
-        files = ", ".join(cell(file) for file in part["files"])
+        files = ", ".join(map(literally, part["files"]))
         if part.get("data_set"):
             files = f"[{part['data_set']}](https://huggingface.co/datasets/{part['data_set']})"
-        count = f"{part['pairs']:,}" if part["pairs"] is not None else "read as a stream"
-        rows.append(f"| {split} | {files} | {count} |")
-    return "\n".join(["## Data", "", "| set | from | pairs |", "|---|---|---|", *rows]) if rows else ""
+        rows.append((split, files, f"{part['pairs']:,}" if part["pairs"] is not None else "read as a stream"))
+    return section("Data", table("| set | from | pairs |", rows)) if rows else ""
 
 
 def sizes(config: dict[str, Any], facts: dict[str, Any]) -> str:
@@ -252,9 +252,7 @@ def sizes(config: dict[str, Any], facts: dict[str, Any]) -> str:
         rows["heads that are left"] = f"{kept}; the others were removed"
     if "parameters" in facts:
         rows["parameters"] = f"{facts['parameters']:,}"
-    return "\n".join(
-        ["## Model", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
-    )
+    return section("Model", table("| | |", rows.items()))
 
 
 def training(facts: dict[str, Any]) -> str:
@@ -264,17 +262,14 @@ def training(facts: dict[str, Any]) -> str:
     passes = f" ({facts['epoch']:.1f} passes over the data)" if "epoch" in facts else ""
     versions = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
     listed = yaml.safe_dump(facts["options"], sort_keys=False, allow_unicode=True)
-    return f"""## Training
-
-{facts["step"]:,} updates{passes} in {facts["training_seconds"]:,.0f} seconds on
-{facts["machine"]}. Versions: {versions}.
-
-<details><summary>All options</summary>
-
-```yaml
-{listed}```
-
-</details>"""
+    return section(
+        "Training",
+        f"{facts['step']:,} updates{passes} in {facts['training_seconds']:,.0f} seconds on\n{facts['machine']}. "
+        f"Versions: {versions}.",
+        "<details><summary>All options</summary>",
+        f"```yaml\n{listed}```",
+        "</details>",
+    )
 
 
 def speed(facts: dict[str, Any]) -> str:
@@ -284,29 +279,24 @@ def speed(facts: dict[str, Any]) -> str:
         lines.append(f"- training: {facts['target_tokens_per_second']:,.0f} target pieces per second")
     test = facts.get("test", {})
     if "sentences_per_second" in test:
-        lines.append(
-            f"- translating the test set: {test['sentences_per_second']:,.1f} sentences per second ("
-            f"{search(test['num_beams'])})"
-        )
-    if not lines:
-        return ""
-    return "\n".join(["## Speed", "", f"On the machine named above ({facts['machine']}):", "", *lines])
+        rate, search = test["sentences_per_second"], search_name(test["num_beams"])
+        lines.append(f"- translating the test set: {rate:,.1f} sentences per second ({search})")
+    machine = f"On the machine named above ({facts.get('machine')}):"
+    return section("Speed", machine, "\n".join(lines)) if lines else ""
 
 
 def limits(config: dict[str, Any], facts: dict[str, Any], direction: str | None) -> str:
     """What not to expect."""
-    lines = ["It knows the kind of text it was trained on. Other text comes out fluent and wrong, without a warning."]
-    lines.append("A translation can be wrong in names, numbers and negations; have what matters read by a person.")
-    if direction:
-        lines.append(f"One direction only: {direction}.")
     longest = facts.get("data", {}).get("train", {}).get("longest_source")
-    if longest:
-        lines.append(f"The longest source in training had {longest} pieces; a longer one is likely to come out wrong.")
-    lines.append(
+    test = facts.get("test", {})
+    lines = [
+        "It knows the kind of text it was trained on. Other text comes out fluent and wrong, without a warning.",
+        "A translation can be wrong in names, numbers and negations; have what matters read by a person.",
+        direction and f"One direction only: {direction}.",
+        longest and f"The longest source in training had {longest} pieces; a longer one is likely to come out wrong.",
         f"A source or a translation has at most {config['max_position_embeddings']} pieces; `tinyseq translate` "
-        f"splits a longer source and says so, `generate` refuses it."
-    )
-    unfinished = facts.get("test", {}).get("unfinished")
-    if unfinished:
-        lines.append(f"{unfinished} of the {facts['test']['sentences']:,} test translations ran into that limit.")
-    return "\n".join(["## Limits", "", *(f"- {line}" for line in lines)])
+        f"splits a longer source and says so, `generate` refuses it.",
+        test.get("unfinished")
+        and f"{test['unfinished']} of the {test['sentences']:,} test translations ran into that limit.",
+    ]
+    return section("Limits", "\n".join(f"- {line}" for line in lines if line))

@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,6 @@ from transformers.utils import logging
 
 from ..files import save_whole
 from ..push_tinyseq import CARD_BEGIN, CARD_END, PublicRepositoryError, private_repository
-from ..training.checkpoint import OF_THE_RUN
 from .card import our_part
 
 logger = logging.get_logger(__name__)
@@ -38,7 +37,9 @@ T = TypeVar("T")
 WAITS = (1, 4, 15)  # seconds before another try, where the Hub does not say how long to wait
 LONGEST_WAIT = 120  # seconds; a Hub that asks for more is told of instead
 OF_THE_WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?|training\.json")
-FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n?---[ \t]*(?:\n|\Z)", re.DOTALL)
+# What a checkpoint has beside its model, for the run alone: it names files, and may quote texts
+OF_THE_RUN = re.compile(r"checksums\.json|state\.json|log\.jsonl|(optimizer|average)\.(json|safetensors)")
+FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class HubPushError(OSError):
@@ -138,13 +139,12 @@ def commit(api: HfApi, folder: Path, files: list[Path], name: str, revision: str
     """Makes one commit of the files and a card on top of the branch as it is now; returns the commit's address."""
     head = api.model_info(name, revision=revision).sha
     there = api.list_repo_files(name, revision=head)
-    before = None
     if "README.md" in there:
         with tempfile.TemporaryDirectory() as aside:
-            path = api.hf_hub_download(name, "README.md", revision=head, local_dir=aside)
-            before = Path(path).read_text(encoding="utf-8-sig")
-    elif (folder / "README.md").is_file():
-        before = (folder / "README.md").read_text(encoding="utf-8-sig")
+            api.hf_hub_download(name, "README.md", revision=head, local_dir=aside)
+            before = read_card(Path(aside))
+    else:
+        before = read_card(folder)
     card = make_card(folder, name, before)
     names = {path.name for path in files}
     operations: list[CommitOperationAdd | CommitOperationDelete] = [
@@ -167,31 +167,29 @@ class BackgroundPush:
     def __init__(self, name: str, private: bool | None = None):
         self.name = name
         self.private = private
-        self.pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="push")
+        self.api = HfApi()  # has one thread for what runs in the background
         self.running: Future | None = None
 
     def push(self, folder: Path, message: str) -> None:
         """Begins to push a copy of the folder, which may change meanwhile."""
         if self.running is not None and not self.running.done():
             return
-        aside = None
-        try:
-            aside = Path(tempfile.mkdtemp(prefix="tinyseq-push-"))
-            shutil.copytree(folder, aside / folder.name)
-        except OSError as error:  # a full disk for temporary files, say
-            if aside is not None:
-                shutil.rmtree(aside, ignore_errors=True)
-            logger.warning(f"A push to {self.name} was left out; training goes on. {error}")
-            return
-        self.running = self.pool.submit(self._push_aside, aside, folder.name, message)
+        with ExitStack() as stack:
+            try:
+                aside = tempfile.TemporaryDirectory(prefix="tinyseq-push-", ignore_cleanup_errors=True)
+                copy = Path(stack.enter_context(aside), folder.name)
+                shutil.copytree(folder, copy)
+            except OSError as error:  # a full disk for temporary files, say
+                logger.warning(f"A push to {self.name} was left out; training goes on. {error}")
+            else:
+                self.running = self.api.run_as_future(self._push_copy, copy, message, stack.pop_all())
 
-    def _push_aside(self, aside: Path, name: str, message: str) -> None:
-        try:
-            push(aside / name, self.name, private=self.private, message=message)
-        except Exception as error:  # whatever it is, it must not end the training
-            logger.warning(f"A push to {self.name} failed; training goes on. {error}")
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+    def _push_copy(self, copy: Path, message: str, removal: ExitStack) -> None:
+        with removal:
+            try:
+                push(copy, self.name, private=self.private, message=message)
+            except Exception as error:  # whatever it is, it must not end the training
+                logger.warning(f"A push to {self.name} failed; training goes on. {error}")
 
     def finish(self, folder: Path, message: str) -> str:
         """Waits for a push that is under way, pushes the folder as it is now, and returns the commit's address.
@@ -204,13 +202,12 @@ class BackgroundPush:
 
     def close(self) -> None:
         """Waits for a push that is under way."""
-        self.pool.shutdown(wait=True)
+        if self.running is not None:
+            self.running.result()
 
 
 def files_of_a_model(folder: Path) -> list[Path]:
-    """Returns the files to push: all that lie directly in the folder, but hidden ones.
-
-    Nor what a checkpoint has for the run alone: it names files and may quote texts that are nobody else's business.
+    """Returns the files to push: all that lie directly in the folder, but hidden ones and those of the run alone.
 
     Raises:
         ValueError: There is no model of tinyseq's in the folder, or weights that are a pickle.
@@ -247,19 +244,22 @@ def make_card(folder: Path, name: str, before: str | None = None) -> str:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     metadata, part = our_part(config, facts, name)
     part = f"{CARD_BEGIN}\n{part.strip()}\n{CARD_END}"
-    if before is None:
-        theirs: dict[str, Any] = {}
-        body = f"\n{part}\n"
-    else:
-        theirs, body = split_card(before)
-        if "nrefs:" in str(theirs.get("model-index")):  # scores of ours, of weights that may be gone
-            theirs = {key: value for key, value in theirs.items() if key not in ("model-index", "metrics")}
-        begin, end = body.find(CARD_BEGIN), body.find(CARD_END)
-        if 0 <= begin < end:
-            body = body[:begin] + part + body[end + len(CARD_END) :]
-    tags = list(dict.fromkeys([*as_list(theirs.get("tags")), *metadata.pop("tags")]))
+    theirs, body = split_card(f"\n{part}\n" if before is None else before)
+    if "nrefs:" in str(theirs.get("model-index")):  # scores of ours, of weights that may be gone
+        theirs = {key: value for key, value in theirs.items() if key not in ("model-index", "metrics")}
+    begin, end = body.find(CARD_BEGIN), body.find(CARD_END)
+    if 0 <= begin < end:
+        body = body[:begin] + part + body[end + len(CARD_END) :]
+    tags = theirs.get("tags") or []  # a list, or one
+    tags = list(dict.fromkeys([*(tags if isinstance(tags, list) else [tags]), *metadata.pop("tags")]))
     front = yaml.safe_dump({**theirs, **metadata, "tags": tags}, sort_keys=False, allow_unicode=True)
     return f"---\n{front}---\n{body}"
+
+
+def read_card(folder: Path) -> str | None:
+    """Returns the README.md of a folder, if it has one."""
+    card = folder / "README.md"
+    return card.read_text(encoding="utf-8-sig") if card.is_file() else None
 
 
 def write_facts(folder: Path, facts: dict[str, Any], name: str) -> None:
@@ -271,9 +271,7 @@ def write_facts(folder: Path, facts: dict[str, Any], name: str) -> None:
         name: As for `make_card`.
     """
     write_training_json(folder, facts)
-    card = folder / "README.md"
-    before = card.read_text(encoding="utf-8-sig") if card.is_file() else None
-    card.write_text(make_card(folder, name, before), encoding="utf-8")
+    (folder / "README.md").write_text(make_card(folder, name, read_card(folder)), encoding="utf-8")
 
 
 def write_training_json(folder: Path, facts: dict[str, Any]) -> None:
@@ -306,11 +304,6 @@ def split_card(text: str) -> tuple[dict[str, Any], str]:
     return metadata, text[found.end() :]
 
 
-def as_list(value: Any) -> list:
-    """Returns a YAML value that is a list, one item, or nothing, as a list."""
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
 def attempt(request: Callable[[], T], name: str) -> T:
     """Returns what a request to the Hub gives; tries again where the Hub is only busy.
 
@@ -320,27 +313,23 @@ def attempt(request: Callable[[], T], name: str) -> T:
     for wait in (*WAITS, None):
         try:
             return request()
-        except HubPushError:
-            raise
         except LocalTokenNotFoundError as error:
             raise HubPushError(
                 "there is no Hub token: run `hf auth login`, or set HF_TOKEN, to a token with write access"
             ) from error
         except (HTTPError, OSError, RuntimeError) as error:  # Xet and the uploads of large files have their own kinds
-            if isinstance(error, OSError) and error.filename is not None:
-                raise  # of a file here
+            if isinstance(error, HubPushError) or getattr(error, "filename", None) is not None:
+                raise  # told already, or of a file here
             answer = answer_behind(error)
             if answer is not None:
                 may_pass = answer.response.status_code in (429, 500, 502, 503, 504)
-                seconds, message = waiting_time(answer, wait), explain(answer, name)
+                seconds, reason = waiting_time(answer, wait), explain(answer, name)
             else:
                 may_pass, seconds = not constants.is_offline_mode(), float(wait or 0)
-                reason = " ".join(str(error).split()) or type(error).__name__
-                message = (
-                    f"{name}: nothing was pushed: {constants.ENDPOINT} can't be reached, or it broke off: {reason}"
-                )
+                detail = " ".join(str(error).split()) or type(error).__name__
+                reason = f"{constants.ENDPOINT} can't be reached, or it broke off: {detail}"
             if not may_pass or wait is None or seconds > LONGEST_WAIT:
-                raise HubPushError(message) from error
+                raise HubPushError(f"{name}: nothing was pushed: {reason}") from error
             logger.warning(f"The Hub is busy or can't be reached; trying again in {seconds:g} seconds.")
             time.sleep(seconds)
     raise AssertionError("the last try returns or raises")
@@ -379,18 +368,15 @@ def explain(error: HfHubHTTPError, name: str) -> str:
     """Returns what the Hub's refusal means and what to do, in one line."""
     status = error.response.status_code
     detail = error.server_message or " ".join(str(error).split())
-    if status == 401 and not isinstance(error, RepositoryNotFoundError):
-        reason = "the Hub does not know this token; run `hf auth login`, or set HF_TOKEN, to one with write access"
-    elif isinstance(error, RepositoryNotFoundError):
+    reasons = {
+        401: "the Hub does not know this token; run `hf auth login`, or set HF_TOKEN, to one with write access",
+        403: "this token may not write there; it needs write access, and its owner a right to the namespace",
+        412: "someone else's commit came in between; look at it, then push again",
+        429: f"the Hub wants fewer requests for now; push again in {waiting_time(error, 300) / 60:.0f} minutes",
+    }
+    reason = reasons.get(status, f"the Hub answered with status {status}")
+    if isinstance(error, RepositoryNotFoundError):  # it may be a 401, too
         reason = f"there is no repository {name} that this token may see"
-    elif status == 403:
-        reason = "this token may not write there; it needs write access, and its owner a right to the namespace"
-    elif status == 412:
-        reason = "someone else's commit came in between; look at it, then push again"
-    elif status == 429:
-        reason = f"the Hub wants fewer requests for now; push again in {waiting_time(error, 300) / 60:.0f} minutes"
     elif status >= 500:
         reason = f"the Hub has a fault of its own (status {status}); push again later"
-    else:
-        reason = f"the Hub answered with status {status}"
-    return f"{name}: nothing was pushed: {reason} ({detail})"
+    return f"{reason} ({detail})"

@@ -57,7 +57,7 @@ class RunLog:
         if self.accelerator.is_main_process:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            if "valid_bleu" in line:
+            if "valid_loss" in line:
                 self.draw()
         numbers = {name: value for name, value in line.items() if isinstance(value, int | float) and name != "step"}
         self.accelerator.log(numbers, step=line["step"])

@@ -7,13 +7,13 @@ model are those of `TinySeqConfig`.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..corpus.loading import corpora_of, is_on_hub
-from ..evaluation import bleu_tokenizer_for
+from ..evaluation import METRICS, bleu_tokenizer_for
 
 
 class Range(NamedTuple):
@@ -54,6 +54,7 @@ def option(
     decides_weights: bool = True,
     is_private: bool = False,
     of_machine: bool = False,
+    choices: Sequence[str] | None = None,
 ) -> Any:
     """Returns a field of `RunOptions`.
 
@@ -65,10 +66,12 @@ def option(
         decides_weights: Whether other weights come out with another value: a run goes on with the same only.
         is_private: Whether it says where things lie or go, which is nobody's business: it is on no card.
         of_machine: Whether machines of one run may have it otherwise: where each has its files.
+        choices: The words that it may be, where its type does not say so.
     """
     about = ", ".join(fact for fact in (unit, allowed.words if allowed else "") if fact)
     facts = Facts(allowed, decides_weights, is_private, of_machine)
-    return field(default=default, metadata={"help": f"{help_text} ({about})" if about else help_text, "facts": facts})
+    metadata = {"help": f"{help_text} ({about})" if about else help_text, "facts": facts}
+    return field(default=default, metadata=metadata | ({"choices": choices} if choices else {}))
 
 
 def place(help_text: str, default: Any = None) -> Any:
@@ -188,7 +191,7 @@ class RunOptions:
         "beam search divides a score by length to this power; saved likewise", 1.0, FINITE, decides_weights=False
     )
     bleu_tokenize: str | None = option("how BLEU finds words, such as 13a or zh; by default as --target asks for")
-    best_metric: Literal["bleu", "chrf", "loss"] = option("which validation figure chooses best/", "bleu")
+    best_metric: str = option("which validation figure chooses best/", "bleu", choices=(*METRICS, "loss"))
     log_steps: int = bookkeeping("between lines of log.jsonl", 50, COUNT, "updates")
     log_batches: bool = bookkeeping(
         "write which pairs each update learned from to batches-PROCESS.jsonl", default=False

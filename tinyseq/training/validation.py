@@ -10,7 +10,7 @@ from accelerate import Accelerator
 from datasets import Dataset
 
 from ..batching.stream import EncodedPairs, tensors_of, token_budget_batches
-from ..evaluation import score
+from ..evaluation import METRICS, score
 from ..translation import Translator
 from .distributed import share, sum_over_processes, translate_shared
 from .interruption import Interruption, signal_in
@@ -61,19 +61,19 @@ def evaluate(
         return None
     scores = score(hypotheses, list(pairs["target"]), tokenize=options.bleu_tokenizer)
     if accelerator.is_main_process:
-        print(f"valid: loss {loss_sum / tokens:.3f} per target token, BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}")
+        shown = "".join(f", {metric.short} {getattr(scores, key):.2f}" for key, metric in METRICS.items())
+        print(f"valid: loss {loss_sum / tokens:.3f} per target token{shown}")
     return {
         "valid_loss": loss_sum / tokens,
-        "valid_bleu": scores.bleu,
-        "valid_chrf": scores.chrf,
+        **{f"valid_{key}": getattr(scores, key) for key in METRICS},
         "valid_scored": scores.sentences,
-        "bleu_signature": scores.bleu_signature,
-        "chrf_signature": scores.chrf_signature,
+        **{f"{key}_signature": getattr(scores, f"{key}_signature") for key in METRICS},
         "evaluation_seconds": round(time.perf_counter() - start, 2),
     }
 
 
 def merit(figures: dict[str, Any], metric: str) -> float:
     """Returns the figure that chooses the best model, turned so that more is better; NaN is worst."""
-    value = -figures["valid_loss"] if metric == "loss" else figures[f"valid_{metric}"]
+    sign = -1 if metric == "loss" else METRICS[metric].sign
+    value = sign * figures[f"valid_{metric}"]
     return -math.inf if math.isnan(value) else value
