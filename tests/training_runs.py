@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tinyseq import grammar
 
@@ -186,14 +185,6 @@ def train(arguments: list[str], sabotage=None) -> None:
     if sabotage is not None:
         sabotage()
     script.main(arguments)
-
-
-@pytest.fixture(autouse=True)
-def no_process_outlives_its_test():
-    """Ends what a test that failed has left running."""
-    yield
-    while Run.begun:
-        Run.begun.pop().kill()
 
 
 def free_port() -> int:

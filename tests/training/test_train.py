@@ -12,7 +12,7 @@ import torch
 import train as script
 import yaml
 from safetensors.torch import load_file
-from test_custom_code import WITHOUT_TINYSEQ
+from fresh_process import WITHOUT_TINYSEQ
 from training_runs import ROOT, TINY, Run
 
 from tinyseq import grammar
