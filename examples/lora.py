@@ -27,7 +27,7 @@ from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTraining
 
 from tinyseq import grammar
 from tinyseq.evaluation import Scores, score
-from tinyseq.training.options import HelpFormatter
+from tinyseq.training.recipe import HelpFormatter
 from tinyseq.translation import Translator
 
 ADAPTED = ["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"]  # of every attention and every feed-forward block

@@ -23,6 +23,7 @@ os.environ.update(
 )
 
 import random  # noqa: E402
+import sys  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
@@ -39,6 +40,15 @@ def seed() -> int:
     np.random.seed(value)
     torch.manual_seed(value)
     return value
+
+
+@pytest.fixture(autouse=True)
+def no_process_outlives_its_test():
+    """Ends what a test that failed has left running."""
+    yield
+    runs = sys.modules.get("training_runs")  # where a test has imported it
+    while runs and runs.Run.begun:
+        runs.Run.begun.pop().kill()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

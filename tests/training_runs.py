@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tinyseq import grammar
 
@@ -77,9 +76,8 @@ class Run:
         parts = []
         for rank in range(ranks):
             more, cwd, sabotage = (each or {}).get(rank, ([], None, None))
-            parts.append(
-                (functools.partial(train, [str(part) for part in (*arguments, *more)], sabotage), cwd or ROOT)
-            )
+            command = [str(part) for part in (*arguments, *more)]
+            parts.append((functools.partial(train, command, sabotage), cwd or ROOT))
         run.fork(parts)
         return run
 
@@ -179,7 +177,7 @@ def play_rank(action, output: Path, variables: dict, cwd: Path) -> None:
 
 
 def train(arguments: list[str], sabotage=None) -> None:
-    """What `python train.py ARGUMENTS` does, but for the curve: Matplotlib takes longer than the rest of such a run."""
+    """What `python train.py ARGUMENTS` does, but for the curve: Matplotlib takes longer than the rest of the run."""
     import train as script
     from tinyseq.training.log import RunLog
 
@@ -187,14 +185,6 @@ def train(arguments: list[str], sabotage=None) -> None:
     if sabotage is not None:
         sabotage()
     script.main(arguments)
-
-
-@pytest.fixture(autouse=True)
-def no_process_outlives_its_test():
-    """Ends what a test that failed has left running."""
-    yield
-    while Run.begun:
-        Run.begun.pop().kill()
 
 
 def free_port() -> int:

@@ -1,18 +1,18 @@
 """Batches: the budget holds, nothing is lost, processes share one stream, and what was encoded is never stale."""
 
 import copy
+import functools
 import itertools
 import json
 import logging
 import multiprocessing
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
+from training_runs import Run
 from transformers import AutoTokenizer, ByT5Tokenizer
 
 from tinyseq import TinySeqTokenizer
@@ -157,25 +157,21 @@ def test_the_last_call_of_a_tokenizer_does_not_matter(corpus, tokenizer, tmp_pat
     assert len(encodings) == 2
 
 
+def find_what_was_encoded(folder):
+    """Encodes nothing, and prints how many pairs it finds."""
+    del encoding.encode_texts
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").open()]
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    print(len(encode_pairs(Dataset.from_list(rows), tokenizer, 6, folder / "cache")), flush=True)
+
+
 def test_another_process_finds_what_was_encoded(corpus, tokenizer, tmp_path):
+    """One with hashes of its own, which Python draws at its start."""
     encode_pairs(corpus, tokenizer, 6, tmp_path / "cache")
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     corpus.to_json(tmp_path / "corpus.jsonl")
-    script = """
-import sys
-from pathlib import Path
-from datasets import Dataset
-from transformers import AutoTokenizer
-from tinyseq.batching import encoding
-folder = Path(sys.argv[1])
-del encoding.encode_texts
-rows = [__import__("json").loads(line) for line in (folder / "corpus.jsonl").open()]
-print(len(encoding.encode_pairs(
-    Dataset.from_list(rows), AutoTokenizer.from_pretrained(folder / "tokenizer"), 6, folder / "cache"
-)))
-"""
-    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    run = Run.of(functools.partial(find_what_was_encoded, tmp_path), tmp_path / "out")
+    assert (run.end(), run.text) == ([0], "1\n")
 
 
 def test_of_several_processes_at_once_one_encodes_and_the_others_find_it(corpus, tokenizer, tmp_path, monkeypatch):
@@ -413,7 +409,7 @@ def test_one_epoch_follows_another_without_end(pairs):
     assert [batches[n].block["first_batch"] for n in (0, len(one) - 1, len(one))] == [0, 0, len(one)]
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow), 2])
 def test_three_processes_together_walk_the_stream_of_one_across_the_end_of_an_epoch(pairs, workers):
     count = 2 * stream_of(pairs).batches_per_epoch + 3
     alone = list(map(content, taken(stream_of(pairs), count)))

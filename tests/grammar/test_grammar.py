@@ -52,7 +52,7 @@ def splits(corpus):
 def everything(splits):
     """All splits of seed 0, and smaller ones of another seed."""
     return [pair for pairs in splits.values() for pair in pairs] + [
-        pair for split in SPLITS for pair in generate(split, 700, seed=11)
+        pair for split in SPLITS for pair in generate(split, 200, seed=11)
     ]
 
 
@@ -557,7 +557,7 @@ def test_words_cut_off_punctuation_and_possessives_but_keep_negations_whole():
 def test_no_source_is_in_two_splits_whatever_their_seeds(splits):
     sources = {split: {pair.source for pair in splits[split]} for split in SPLITS}
     for split in SPLITS:
-        sources[split] |= {pair.source for pair in generate(split, 400, seed=3)}
+        sources[split] |= {pair.source for pair in generate(split, 150, seed=3)}
     for i, first in enumerate(SPLITS):
         for second in SPLITS[i + 1 :]:
             assert sources[first].isdisjoint(sources[second]), (first, second)
@@ -645,19 +645,19 @@ def test_the_same_seed_gives_the_same_bytes_in_a_fresh_process_with_another_hash
         "import hashlib; from grammar import generate, SPLITS;"  # which needs nothing of the rest of the package
         "print(hashlib.sha256(repr([generate(s, 300, seed=5) for s in SPLITS]).encode()).hexdigest())"
     )
-    digests = set()
-    for hash_seed in ("1", "42"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-c", code]
-        folder = Path(lexicon.__file__).parents[1]
-        run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
-        digests.add(run.stdout.strip())
+    hash_seed = "42" if os.environ.get("PYTHONHASHSEED") != "42" else "1"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(lexicon.__file__).parents[1],
+        capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+    )  # fmt: skip
     here = hashlib.sha256(repr([generate(split, 300, seed=5) for split in SPLITS]).encode()).hexdigest()
-    assert digests == {here}
+    assert run.stdout.strip() == here
 
 
-def test_another_seed_gives_other_sentences():
-    first, second = ({pair.source for pair in generate("test", 200, seed=seed)} for seed in (0, 1))
+def test_another_seed_gives_other_sentences(splits):
+    other = generate("test", 200, seed=1)
+    first, second = ({pair.source for pair in pairs} for pairs in (splits["test"][:200], other))
     assert len(first & second) < 20
 
 

@@ -37,8 +37,8 @@ def corpus(tmp_path_factory):
 
 def options(corpus, folder, *more):
     return [
-        "--train", corpus, "--valid_pairs", 20, "--test", corpus.with_name("test.tsv"), *TINY, "--max_steps", 14,
-        "--log_steps", 1, "--save_steps", 3, "--eval_steps", 7, "--gradient_accumulation_steps", 2,
+        "--train", corpus, "--valid_pairs", 20, "--test", corpus.with_name("test.tsv"), *TINY, "--max_steps", 9,
+        "--log_steps", 1, "--save_steps", 2, "--eval_steps", 5, "--gradient_accumulation_steps", 2,
         "--log_batches", "--resume", "--output_dir", folder, *more,
     ]  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_sharded_training_learns_what_data_parallel_training_does_and_resumes_ex
     assert Translator.from_pretrained(tmp_path / "sharded" / "best").translate(["The cat drank the milk."]).texts
 
     run = forked(options(corpus, tmp_path / "killed"), tmp_path / "killed.out", **plugin)
-    run.wait_until(has_reached(tmp_path / "killed", 10))
+    run.wait_until(has_reached(tmp_path / "killed", 6))
     run.kill()
     run = forked(options(corpus, tmp_path / "killed"), tmp_path / "killed.out", **plugin)
     assert run.end() == [0, 0], run.text
@@ -135,7 +135,7 @@ def join_late():
     class Late(distributed.Accelerator):
         def __init__(self, **keywords):
             super().__init__(**keywords)
-            time.sleep(3)
+            time.sleep(2)
             torch.distributed.distributed_c10d._get_default_store().add("joined", 1)
 
     distributed.Accelerator = Late

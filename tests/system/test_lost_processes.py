@@ -16,6 +16,7 @@ from tinyseq.training import run as running
 
 MINUTE = 60
 LOST = "another process of this run has failed"
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)  # what another parameter shows as well
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def lines_of(text):
 @pytest.mark.parametrize(
     "there, reason",
     [
-        ("empty", r"pairs\.tsv"),  # a relative path, and nothing there in this process's folder
+        slow("empty", r"pairs\.tsv"),  # a relative path, and nothing there in this process's folder
         ("bad", r"pairs\.tsv:101: wrong number of columns"),
         ("long", "no training pairs left"),
         ("there", r"were not given the same training data: process 0 has '\w+', process 1 '\w+'"),
@@ -67,11 +68,11 @@ def test_a_process_with_missing_bad_or_other_data_ends_the_run_with_the_reason(c
     "more, reason",
     [
         (["--seed", 5], "seed: process 0 has 0, process 1 5"),
-        (["--max_steps", 3], "max_steps: process 0 has 2000, process 1 3"),
-        (["--streaming"], "streaming: process 0 has False, process 1 True"),
-        (["--push_to_hub"], "push_to_hub: process 0 has False, process 1 True"),
+        slow(["--max_steps", 3], "max_steps: process 0 has 2000, process 1 3"),
+        slow(["--streaming"], "streaming: process 0 has False, process 1 True"),
+        slow(["--push_to_hub"], "push_to_hub: process 0 has False, process 1 True"),
         (["--d_model", 32], "d_model: process 0 has 16, process 1 32"),
-        (["--ema_decay", 0.5], "ema_decay: process 0 has 0.0, process 1 0.5"),
+        slow(["--ema_decay", 0.5], "ema_decay: process 0 has 0.0, process 1 0.5"),
     ],
 )
 def test_a_process_with_other_options_is_refused_by_all_with_what_differs(corpus, tmp_path, more, reason):
@@ -114,9 +115,14 @@ def fail_in_saving():
     running.Checkpoints.save = fail
 
 
-@pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(
-    "fail", [functools.partial(fail_at_update, step=5), fail_in_evaluation], ids=["update", "evaluation"]
+    "rank, fail",
+    [
+        (0, fail_in_evaluation),
+        (1, functools.partial(fail_at_update, step=5)),
+        slow(0, functools.partial(fail_at_update, step=5)),
+        slow(1, fail_in_evaluation),
+    ],
 )
 def test_a_process_that_fails_ends_the_others(corpus, tmp_path, rank, fail):
     train = corpus / "here" / "pairs.tsv"
@@ -135,7 +141,7 @@ def test_a_full_disk_of_the_writing_process_is_told_by_all(corpus, tmp_path):
     assert ["No space left on device" in line for line in lines] == [True, True], run.text
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, slow(1)])
 def test_a_process_that_is_killed_ends_the_others(corpus, tmp_path, rank):
     arguments = options(corpus, tmp_path / "run", "--train", corpus / "here" / "pairs.tsv")
     run = Run.forked(arguments, tmp_path / "out", 2)
@@ -147,7 +153,7 @@ def test_a_process_that_is_killed_ends_the_others(corpus, tmp_path, rank):
     assert [LOST in line for line in lines_of(run.text)] == [True], run.text
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [slow(0), 1])
 def test_a_process_that_hangs_is_waited_for_as_long_as_process_timeout_says(corpus, tmp_path, rank):
     arguments = options(corpus, tmp_path / "run", "--train", corpus / "here" / "pairs.tsv")
     arguments += ["--process_timeout_seconds", 5]
@@ -181,18 +187,18 @@ def slow_down():
     save = running.Checkpoints.save
 
     def slowly(*arguments, **keywords):
-        time.sleep(0.3)
+        time.sleep(0.1)
         return save(*arguments, **keywords)
 
     running.Checkpoints.save = slowly
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [2, slow(4)])
 def test_thirty_saves_of_a_slow_first_process_disturb_nobody(corpus, tmp_path, ranks):
     folder = tmp_path / "run"
     arguments = options(
         corpus, folder, "--train", corpus / "here" / "pairs.tsv", "--max_steps", 30, "--save_steps", 1,
-        "--eval_steps", 10, "--log_batches",
+        "--eval_steps", 15, "--log_batches",
     )  # fmt: skip
     run = Run.forked(arguments, tmp_path / "out", ranks, {0: ([], None, slow_down)})
     assert run.end() == [0] * ranks, run.text

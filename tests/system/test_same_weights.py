@@ -2,10 +2,6 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +9,13 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file
 from torch.nn import functional
+from training_runs import Run, log_of
 from transformers import AutoTokenizer
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, grammar
 from tinyseq.batching.encoding import encode_pairs
 from tinyseq.batching.stream import token_budget_batches
 
-ROOT = Path(__file__).parents[2]
 ENCODER_HEADS, DECODER_HEADS, WIDTH, UPDATES, WARMUP = 2, 4, 16, 5, 2
 RATE, SMOOTHING, DECAY, BETA2, MAX_NORM = 2e-3, 0.1, 0.3, 0.98, 0.5
 OPTIONS = {
@@ -33,27 +29,13 @@ OPTIONS = {
 
 def train(folder, corpus, processes, *options):
     """Runs train.py on so many processes, and returns the weights at the end and the log."""
-    command = [sys.executable, "train.py"]
-    if processes > 1:
-        command = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc_per_node",
-            processes,
-            "train.py",
-        ]
-    command += ["--train", corpus / "train.tsv", "--valid", corpus / "valid.tsv", "--output_dir", folder, *options]
-    command += [part for name, value in OPTIONS.items() for part in (f"--{name}", value)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(
-        [*map(str, command)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240
-    )
-    assert result.returncode == 0, result.stderr
-    assert f"on {processes} process" in result.stdout
-    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    return load_file(folder / "last" / "model.safetensors"), [line for line in lines if "learning_rate" in line]
+    arguments = ["--train", corpus / "train.tsv", "--valid", corpus / "valid.tsv", "--output_dir", folder, *options]
+    arguments += [part for name, value in OPTIONS.items() for part in (f"--{name}", value)]
+    run = Run.forked(arguments, folder.with_name("out"), processes)
+    assert run.end() == [0] * processes, run.text
+    assert f"on {processes} process" in run.text
+    updates = [line for line in log_of(folder) if "learning_rate" in line]
+    return load_file(folder / "last" / "model.safetensors"), updates
 
 
 @pytest.fixture(scope="module")
@@ -189,17 +171,11 @@ def test_micro_batches_and_processes_give_the_weights_of_one_big_batch(
     big_batch, corpus, tmp_path, processes, accumulation
 ):
     folder, big, big_lines = big_batch
-    options = [
-        "--batch_size_tokens",
-        budget_of_four(folder, corpus),
-        "--gradient_accumulation_steps",
-        accumulation,
-        "--log_steps",
-        1,
-    ]
     weights, lines = train(
-        tmp_path / "run", corpus, processes, *options, "--log_batches", "--tokenizer", folder / "last"
-    )
+        tmp_path / "run", corpus, processes, "--batch_size_tokens", budget_of_four(folder, corpus),
+        "--gradient_accumulation_steps", accumulation, "--log_steps", 1, "--log_batches",
+        "--tokenizer", folder / "last",
+    )  # fmt: skip
     logs = [(tmp_path / "run" / f"batches-{rank}.jsonl").read_text().splitlines() for rank in range(processes)]
     pairs = len((corpus / "train.tsv").read_text().splitlines())
     for update in range(UPDATES):  # each is the whole corpus, in four parts

@@ -4,6 +4,7 @@ The signals of a scheduler (SIGTERM, SIGUSR1), of Ctrl-C (SIGINT) and of a close
 killed, which can tell its workers nothing.
 """
 
+import functools
 import os
 import re
 import signal
@@ -29,6 +30,7 @@ from tinyseq.training.checkpoint import Checkpoints
 SOON = 20  # seconds from a signal to the end of all processes, on a busy machine; a quiet one takes about one
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGUSR1: 138}
 LAST_STEP = 24
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)  # what another parameter shows as well
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def assert_whole_checkpoint(folder, text):
     return step
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [slow(1), 2])
 def test_a_run_that_is_stopped_at_every_kind_of_moment_ends_as_if_it_had_not_been(corpus, tmp_path, ranks):
     """Each time the last rank alone gets the signal."""
     arguments = ["--gradient_accumulation_steps", 2 // ranks]
@@ -89,7 +91,7 @@ def test_a_run_that_is_stopped_at_every_kind_of_moment_ends_as_if_it_had_not_bee
     numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGINT]
     for (moment, is_now), number in zip(MOMENTS.items(), numbers, strict=True):
         run = Run.forked(options(corpus, folder, *arguments), tmp_path / "stopped.out", ranks)
-        run.wait_until(lambda: is_now(run, folder), every=0.0005)  # noqa: B023
+        run.wait_until(lambda: is_now(run, folder), every=0.002)  # noqa: B023
         os.kill(run.processes[-1].pid, number)
         if moment == "before the loop":
             # The rank that was asked to ends at once, the others when they miss it
@@ -134,10 +136,11 @@ def long_run(corpus, folder, *more):
 
 def launched(corpus, tmp_path, launcher, *more, steps=3, before=(), **environment):
     """Begins a long run by a launcher, and comes back when it has made 3 updates."""
-    run = Run.launched(
-        [*before, *LAUNCHERS[launcher](), TRAIN, *long_run(corpus, tmp_path / "run", *more)],
-        tmp_path / "out", **environment,
-    )  # fmt: skip
+    arguments, output = long_run(corpus, tmp_path / "run", *more), tmp_path / "out"
+    if launcher == "forked":  # as by python, but sooner
+        run = Run.forked(arguments, output)
+    else:
+        run = Run.launched([*before, *LAUNCHERS[launcher](), TRAIN, *arguments], output, **environment)
     run.wait_until(has_reached(tmp_path / "run", steps))
     processes = 2 if launcher in ("torchrun", "accelerate with two") else 1
     assert f"on {processes} process" in run.text
@@ -154,11 +157,11 @@ def assert_stopped(run, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(number, marks=[pytest.mark.slow] * (number != signal.SIGUSR1)) for number in CODES]
+    "launcher, number", [("forked", signal.SIGUSR1), *(slow("python", number) for number in CODES)]
 )
-def test_the_exit_code_of_python_says_which_signal_it_was(corpus, tmp_path, number):
-    run = launched(corpus, tmp_path, "python", "--loader_workers", 2 * (number == signal.SIGUSR1))
-    run.processes[0].send_signal(number)
+def test_the_exit_code_of_python_says_which_signal_it_was(corpus, tmp_path, launcher, number):
+    run = launched(corpus, tmp_path, launcher, "--loader_workers", 2 * (number == signal.SIGUSR1))
+    os.kill(run.processes[0].pid, number)
     assert run.end(SOON) == [CODES[number]], run.text
     assert_stopped(run, tmp_path, number.name)
     assert len(run.text[run.text.index("train.py: stopped") :].splitlines()) == 1
@@ -168,13 +171,13 @@ def test_the_exit_code_of_python_says_which_signal_it_was(corpus, tmp_path, numb
     "launcher, number, said_name",
     [
         ("torchrun", signal.SIGTERM, "SIGTERM"),
-        pytest.param("torchrun", signal.SIGINT, "SIGINT", marks=pytest.mark.slow),
-        pytest.param("torchrun", signal.SIGUSR1, "SIGTERM", marks=pytest.mark.slow),  # it dies of that, and is missed
-        pytest.param("torchrun", signal.SIGKILL, "SIGTERM", marks=pytest.mark.slow),
+        slow("torchrun", signal.SIGINT, "SIGINT"),
+        slow("torchrun", signal.SIGUSR1, "SIGTERM"),  # it dies of that, and is missed
+        slow("torchrun", signal.SIGKILL, "SIGTERM"),
         ("accelerate", signal.SIGTERM, "SIGTERM"),  # dies of it without a word to its worker, which misses it
-        pytest.param("accelerate", signal.SIGKILL, "SIGTERM", marks=pytest.mark.slow),
-        pytest.param("accelerate with two", signal.SIGTERM, "SIGTERM", marks=pytest.mark.slow),
-        pytest.param("accelerate with two", signal.SIGINT, "SIGINT", marks=pytest.mark.slow),
+        slow("accelerate", signal.SIGKILL, "SIGTERM"),
+        slow("accelerate with two", signal.SIGTERM, "SIGTERM"),
+        slow("accelerate with two", signal.SIGINT, "SIGINT"),
     ],
 )
 def test_a_launcher_that_is_stopped_or_killed_leaves_a_checkpoint_and_no_process(
@@ -187,7 +190,8 @@ def test_a_launcher_that_is_stopped_or_killed_leaves_a_checkpoint_and_no_process
     assert_stopped(run, tmp_path, said_name)
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGUSR1])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_to_one_rank_stops_all_at_the_same_update(corpus, tmp_path, number):
     run = launched(corpus, tmp_path, "torchrun")
     run.rank(1).send_signal(number)
@@ -195,15 +199,15 @@ def test_a_signal_to_one_rank_stops_all_at_the_same_update(corpus, tmp_path, num
     assert_stopped(run, tmp_path, number.name)
 
 
-@pytest.mark.parametrize("launcher", ["python", pytest.param("torchrun", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("launcher", ["forked", slow("python"), slow("torchrun")])
 def test_ctrl_c_in_a_terminal_reaches_every_process_and_none_of_them_complains(corpus, tmp_path, launcher):
     run = launched(corpus, tmp_path, launcher, "--loader_workers", 2)
     for process in run.alive():
         process.send_signal(signal.SIGINT)
     codes = run.end(SOON)
-    assert codes == [130] if launcher == "python" else codes != [0]
+    assert codes != [0] if launcher == "torchrun" else codes == [130]
     assert_stopped(run, tmp_path, "SIGINT")
-    if launcher == "python":  # torchrun prints a traceback of its own
+    if launcher != "torchrun":  # which prints a traceback of its own
         assert "Traceback" not in run.text
         assert run.text.rstrip().endswith("--resume goes on from there")
 

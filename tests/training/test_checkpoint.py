@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -22,6 +23,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
+from training_runs import Run
 
 from tinyseq import TinySeqConfig, TinySeqForConditionalGeneration, files
 from tinyseq.cli import main as cli
@@ -488,58 +490,36 @@ def test_leftovers_of_killed_processes_are_cleared_away_and_others_stay(tmp_path
 
 # --- kill -9 ----------------------------------------------------------------------------------------------------
 
-SAVES = """
-    import os, sys, time
-    from pathlib import Path
-    from tinyseq.training.checkpoint import Checkpoints
 
-    def save_for_ever():
-        checkpoints = Checkpoints(Path(sys.argv[1]), keep_newest=2, keep_best=1)
-        newest = checkpoints.newest_whole()
-        step = int(newest.name[5:]) if newest else 0
-        while True:
-            step += 1
-            def write(folder):
-                for name in "abc":
-                    (folder / name).write_bytes(f"{step}{name}".encode() * 20_000)
-                    time.sleep(float(sys.argv[2]))
-            checkpoints.save(step, write, score=step % 7)
-            os.write(1, b"%d\\n" % step)  # at one instant, which `print` is not
+def save_for_ever(folder, pause):
+    """Saves and saves, and tells of each step that is saved."""
+    checkpoints = Checkpoints(folder, keep_newest=2, keep_best=1)
+    newest = checkpoints.newest_whole()
+    step = int(newest.name[5:]) if newest else 0
+    while True:
+        step += 1
 
-    # Started once and forked for each kill, as the imports take longer than all else
-    while sys.stdin.readline():
-        child = os.fork()
-        if not child:
-            save_for_ever()
-        print(child, flush=True)
-        os.waitpid(child, 0)
-        print("killed", flush=True)
-"""
+        def write(aside, step=step):
+            for name in "abc":
+                (aside / name).write_bytes(f"{step}{name}".encode() * 20_000)
+                time.sleep(pause)
+
+        checkpoints.save(step, write, score=step % 7)
+        os.write(1, b"%d\n" % step)  # at one instant, which `print` is not
 
 
 @pytest.fixture
-def saves_until_killed(tmp_path):
+def saves_until_killed(tmp_path, tmp_path_factory):
     """A function that starts a process which saves and saves, kills it when told to, and returns the steps it told."""
-    processes = []
 
     def run(pause, wait):
-        if not processes:
-            command = [sys.executable, "-c", textwrap.dedent(SAVES), str(tmp_path), str(pause)]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            processes.append(subprocess.Popen(command, **pipes, env=ENVIRONMENT))
-        process = processes[0]
-        process.stdin.write("\n")
-        process.stdin.flush()
-        child = int(process.stdout.readline())
-        steps = [int(process.stdout.readline())]  # a first one: it is at work
+        saving = Run.of(functools.partial(save_for_ever, tmp_path, pause), tmp_path_factory.mktemp("saves") / "out")
+        saving.wait_until(lambda: saving.text)  # a first one: it is at work
         wait()
-        os.kill(child, signal.SIGKILL)
-        steps.extend(int(line) for line in iter(process.stdout.readline, "killed\n"))
-        return steps
+        saving.kill()
+        return [int(line) for line in saving.text.splitlines()]
 
-    yield run
-    for process in processes:
-        process.communicate("")
+    return run
 
 
 def check_after_kill(checkpoints, reported):

@@ -16,9 +16,7 @@ def count_page_faults(how):
     if how == "keep":
         assert keep_freed_memory()
     faults = []
-    for mebibytes in range(
-        40, 34, -1
-    ):  # each fits where the one before was freed, whatever small things lie beside it
+    for mebibytes in range(40, 34, -1):  # each fits where the one before was freed, whatever small lies beside it
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         torch.ones(mebibytes * 2**18)
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)

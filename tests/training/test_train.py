@@ -10,8 +10,8 @@ import sys
 import pytest
 import torch
 import yaml
+from fresh_process import WITHOUT_TINYSEQ
 from safetensors.torch import load_file
-from test_custom_code import WITHOUT_TINYSEQ
 from training_runs import ROOT, TINY, Run
 
 import train as script

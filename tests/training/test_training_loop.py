@@ -1,9 +1,11 @@
 """The training loop in this process: bad numbers, going on, ending early, averages, checkpoints that are not whole."""
 
 import errno
+import itertools
 import json
 import math
 import pickle
+import shutil
 import signal
 from hashlib import sha256
 from types import SimpleNamespace
@@ -12,29 +14,31 @@ import pytest
 import torch
 from accelerate import Accelerator
 from safetensors.torch import load_file
+from training_runs import SIZES, write_pairs
 
 import train as script
-from tinyseq import TinySeqForConditionalGeneration, TinySeqTokenizer, grammar
+from tinyseq import TinySeqForConditionalGeneration, TinySeqTokenizer
 from tinyseq.training import distributed
 from tinyseq.training import run as running
 from tinyseq.training.interruption import Interruption, Stopped
+from tinyseq.training.log import RunLog
 from tinyseq.training.optimization import MovingAverage, make_optimizer, seed_dropout
 
-OPTIONS = {
-    "d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 2,
-    "decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 20, "vocab_size": 400,
-    "max_position_embeddings": 64, "num_beams": 2, "batch_size_tokens": 256, "eval_pairs": 2, "valid_pairs": 20,
-    "max_steps": 10, "eval_steps": 5, "log_steps": 1,
-}  # fmt: skip
+OPTIONS = {**SIZES, "eval_pairs": 2, "valid_pairs": 20, "max_steps": 10, "eval_steps": 5, "log_steps": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_curve():
+    """Spares each evaluation its picture, which takes as long as all the rest; test_train.py looks at one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunLog, "draw", lambda log: None)
+        yield
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """A TSV of 400 pairs."""
-    path = tmp_path_factory.mktemp("corpus") / "train.tsv"
-    pairs = grammar.generate("train", 400)
-    path.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), encoding="utf-8")
-    return path
+    return write_pairs(tmp_path_factory.mktemp("corpus") / "train.tsv", 400)
 
 
 def run(corpus, folder, *flags, **options):
@@ -63,6 +67,12 @@ def steps(folder):
 
 def weights(folder):
     return load_file(folder / "model.safetensors")
+
+
+def assert_same_files(folder, other, *names):
+    """Compares files of two runs, bit for bit."""
+    for name in names:
+        assert (folder / name).read_bytes() == (other / name).read_bytes(), name
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +181,8 @@ def test_overflows_that_only_lower_a_high_scale_do_not_end_the_run(corpus, tmp_p
 # --- going on ---------------------------------------------------------------------------------------------
 
 
-def interrupted(corpus, folder, monkeypatch, at, *flags, number=signal.SIGTERM, **options):
-    """Runs until a signal comes in the `at`-th forward pass of the training."""
+def interrupt(monkeypatch, at, action, number=signal.SIGTERM):
+    """Trains by `action()` until a signal comes in the `at`-th forward pass, and returns the exit code."""
     original = TinySeqForConditionalGeneration.forward
     calls = [0]
 
@@ -185,20 +195,33 @@ def interrupted(corpus, folder, monkeypatch, at, *flags, number=signal.SIGTERM, 
     with monkeypatch.context() as patch:
         patch.setattr(TinySeqForConditionalGeneration, "forward", forward)
         with pytest.raises(SystemExit) as stop:
-            run(corpus, folder, *flags, **options)
+            action()
     return stop.value.code
 
 
-@pytest.mark.parametrize("at", [1, 5, 8])
-def test_a_run_goes_on_as_if_nothing_had_happened(corpus, finished, tmp_path, monkeypatch, at):
+@pytest.fixture(scope="module")
+def interrupted(corpus, tmp_path_factory):
+    """A function that gives a folder the run that a signal has ended in the forward pass `at` of its training."""
+    made = {}
+
+    def copy(at, folder):
+        if at not in made:
+            made[at] = tmp_path_factory.mktemp("runs") / f"interrupted-{at}"
+            with pytest.MonkeyPatch.context() as patch:
+                assert interrupt(patch, at, lambda: run(corpus, made[at])) == 143
+        shutil.copytree(made[at], folder)
+
+    return copy
+
+
+@pytest.mark.parametrize("at", [pytest.param(1, marks=pytest.mark.slow), 5, 8])
+def test_a_run_goes_on_as_if_nothing_had_happened(corpus, finished, interrupted, tmp_path, at):
     folder = tmp_path / "run"
-    assert interrupted(corpus, folder, monkeypatch, at) == 143
+    interrupted(at, folder)
     assert steps(folder)[-1] == f"step-{at:08d}"
     run(corpus, folder, "--resume")
-    for name in ("last", "best", "checkpoints/step-00000010"):
-        assert (folder / name / "model.safetensors").read_bytes() == (
-            finished / name / "model.safetensors"
-        ).read_bytes()
+    models = [f"{name}/model.safetensors" for name in ("last", "best", "checkpoints/step-00000010")]
+    assert_same_files(folder, finished, *models)
     timeless = ("step", "loss_per_target_token", "learning_rate", "gradient_norm", "epoch")
     for line, expected in zip(updates(folder), updates(finished), strict=True):
         assert {name: line[name] for name in timeless} == {name: expected[name] for name in timeless}
@@ -220,23 +243,10 @@ def test_a_moving_average_and_a_stream_of_weighted_corpora_go_on_as_well(corpus,
         script.main([str(argument) for argument in arguments])
 
     go(tmp_path / "whole")
-    original = TinySeqForConditionalGeneration.forward
-    calls = [0]
-
-    def forward(model, *arguments, **keywords):
-        calls[0] += model.training
-        if calls[0] == 7 and model.training:
-            signal.raise_signal(signal.SIGUSR1)
-        return original(model, *arguments, **keywords)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TinySeqForConditionalGeneration, "forward", forward)
-        with pytest.raises(SystemExit) as stop:
-            go(tmp_path / "broken")
-    assert stop.value.code == 128 + signal.SIGUSR1
+    assert interrupt(monkeypatch, 7, lambda: go(tmp_path / "broken"), signal.SIGUSR1) == 128 + signal.SIGUSR1
     go(tmp_path / "broken", "--resume")
-    for name in ("last/model.safetensors", "batches-0.jsonl", "checkpoints/step-00000010/average.safetensors"):
-        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    names = ("last/model.safetensors", "batches-0.jsonl", "checkpoints/step-00000010/average.safetensors")
+    assert_same_files(tmp_path / "broken", tmp_path / "whole", *names)
 
 
 def test_a_finished_run_that_is_resumed_stays_as_it_is(corpus, finished, tmp_path):
@@ -249,14 +259,12 @@ def test_resume_in_a_folder_without_a_checkpoint_begins(corpus, finished, tmp_pa
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "log.jsonl").write_text("of a run that was killed at its start\n")
     run(corpus, tmp_path / "run", "--resume")
-    assert (tmp_path / "run" / "last" / "model.safetensors").read_bytes() == (
-        finished / "last" / "model.safetensors"
-    ).read_bytes()
+    assert_same_files(tmp_path / "run", finished, "last/model.safetensors")
 
 
-def test_resume_refuses_to_make_another_run_of_it(corpus, tmp_path, monkeypatch, capsys):
+def test_resume_refuses_to_make_another_run_of_it(corpus, interrupted, tmp_path, capsys):
     folder = tmp_path / "run"
-    interrupted(corpus, folder, monkeypatch, 3)
+    interrupted(3, folder)
     capsys.readouterr()
     code, stderr = failed(corpus, folder, "--resume", capsys=capsys, learning_rate=2e-3)
     assert code == 1
@@ -288,9 +296,9 @@ def test_another_vocabulary_before_the_first_checkpoint_is_learned_anew(corpus, 
     assert len(weights(tmp_path / "run" / "last")["model.shared.weight"]) == 350
 
 
-def test_a_damaged_checkpoint_is_passed_over_with_a_message(corpus, finished, tmp_path, monkeypatch, capsys):
+def test_a_damaged_checkpoint_is_passed_over_with_a_message(corpus, finished, interrupted, tmp_path, capsys):
     folder = tmp_path / "run"
-    interrupted(corpus, folder, monkeypatch, 8)
+    interrupted(8, folder)
     assert steps(folder) == ["step-00000005", "step-00000008"]
     damaged = folder / "checkpoints" / "step-00000008" / "model.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-100])
@@ -300,9 +308,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_message(corpus, finished, tm
     assert str(damaged) in output.err
     assert "goes on from" in output.out
     assert "step-00000005" in output.out
-    assert (folder / "last" / "model.safetensors").read_bytes() == (
-        finished / "last" / "model.safetensors"
-    ).read_bytes()
+    assert_same_files(folder, finished, "last/model.safetensors")
 
 
 def test_a_disk_that_fills_up_ends_the_run_and_once_there_is_room_it_goes_on(
@@ -323,9 +329,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_once_there_is_room_it_goes_on(
     assert f"Make room for {folder}" in stderr
     assert steps(folder) == ["step-00000005"]
     run(corpus, folder, "--resume")
-    assert (folder / "last" / "model.safetensors").read_bytes() == (
-        finished / "last" / "model.safetensors"
-    ).read_bytes()
+    assert_same_files(folder, finished, "last/model.safetensors")
 
 
 def test_a_disk_without_room_for_the_checkpoints_is_refused_before_the_work(corpus, tmp_path, monkeypatch, capsys):
@@ -348,9 +352,9 @@ class Bomb:
 
 
 @pytest.mark.parametrize("name", ["optimizer.safetensors", "optimizer.json", "model.safetensors", "state.json"])
-def test_a_pickle_in_a_checkpoint_runs_nothing_and_is_named(corpus, tmp_path, monkeypatch, capsys, name):
+def test_a_pickle_in_a_checkpoint_runs_nothing_and_is_named(corpus, interrupted, tmp_path, capsys, name):
     folder, marker = tmp_path / "run", tmp_path / "marker"
-    interrupted(corpus, folder, monkeypatch, 3)
+    interrupted(3, folder)
     checkpoint = folder / "checkpoints" / "step-00000003"
     content = pickle.dumps(Bomb(marker))
     (checkpoint / name).write_bytes(content)
@@ -403,9 +407,7 @@ def test_a_signal_in_an_evaluation_ends_it_and_it_is_made_when_the_run_goes_on(
         line["valid_loss"] for line in map(json.loads, (finished / "log.jsonl").open()) if "valid_loss" in line
     ]
     assert scores == expected
-    assert (folder / "last" / "model.safetensors").read_bytes() == (
-        finished / "last" / "model.safetensors"
-    ).read_bytes()
+    assert_same_files(folder, finished, "last/model.safetensors")
 
 
 def test_patience_ends_a_run_that_does_not_get_better(corpus, tmp_path):
@@ -431,7 +433,9 @@ def test_a_time_budget_ends_in_time_with_the_rate_near_zero(corpus, tmp_path):
     assert lines[-1]["learning_rate"] < 0.1 * max(line["learning_rate"] for line in lines)
 
 
-def test_a_time_budget_brings_the_rate_down_also_where_a_recipe_has_many_updates(corpus, tmp_path):
+def test_a_time_budget_brings_the_rate_down_also_where_a_recipe_has_many_updates(corpus, tmp_path, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr(running, "time", SimpleNamespace(perf_counter=lambda: 0.04 * next(ticks)))
     run(corpus, tmp_path / "run", max_steps=100_000, eval_steps=1000, warmup_steps=10, time_budget_minutes=0.1)
     lines = updates(tmp_path / "run")
     assert lines[-1]["learning_rate"] < 0.1 * max(line["learning_rate"] for line in lines)
@@ -445,7 +449,7 @@ def test_a_bad_row_of_a_stream_is_one_line_and_what_was_learned_is_kept(corpus, 
     flags = ["--streaming", "--shuffle_buffer", 50, "--valid", tmp_path / "valid.tsv", "--loader_workers", 1]
     flags += ["--tokenizer", tmp_path / "tokenizer"]
     TinySeqTokenizer.train([line.strip() for line in lines], 400).save_pretrained(tmp_path / "tokenizer")
-    options = {"max_steps": 250, "eval_steps": 250}
+    options = {"max_steps": 75, "eval_steps": 75, "batch_size_tokens": 1024}
     code, stderr = failed(tmp_path / "train.tsv", tmp_path / "run", *flags, capsys=capsys, **options)
     assert code == 1
     assert stderr.count("\n") == 1
