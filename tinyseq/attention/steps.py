@@ -15,36 +15,22 @@ SMALL = 12  # most rows and columns of a matrix that the text shows whole, of ev
 
 @dataclass
 class Step:
-    """One step of the computation, and the numbers that it gives.
+    """One step of the computation, and the numbers that it gives."""
 
-    Attributes:
-        name: Its id, such as `encoder.0.self_attn.scores`.
-        group: The part of the model it belongs to, such as `encoder layer 0`.
-        title: What it is, in a few words.
-        text: What happens here, and why, in a sentence or two.
-        axes: The name of each axis of `values`.
-        values: The numbers, all of them.
-        formula: How they come about.
-        inputs: Names of the steps whose values it works on.
-        rows: What each entry of the last axis but one (of the only axis, where there is one) stands for.
-        columns: What each entry of the last axis stands for, where that is something with a name.
-        tabs: What each entry of the first of three axes stands for: a head, as a rule.
-        sums_to_one: Whether each row is a distribution.
-        chosen: Where `values` are the candidates for the next piece, the row of the one that was taken.
-    """
-
-    name: str
-    group: str
-    title: str
-    text: str
-    axes: tuple[str, ...]
-    values: np.ndarray
-    formula: str = ""
-    inputs: tuple[str, ...] = ()
+    name: str  # its id, such as `encoder.0.self_attn.scores`
+    group: str  # the part of the model it belongs to, such as `encoder layer 0`
+    title: str  # what it is, in a few words
+    text: str  # what happens here, and why, in a sentence or two
+    axes: tuple[str, ...]  # the name of each axis of `values`
+    values: np.ndarray  # the numbers, all of them
+    formula: str = ""  # how they come about
+    inputs: tuple[str, ...] = ()  # names of the steps whose values it works on
+    # what each entry of the last axis but one (of the only axis, where there is one) stands for
     rows: Sequence[str] = ()
-    columns: Sequence[str] = ()
-    tabs: Sequence[str] = ()
-    sums_to_one: bool = False
+    columns: Sequence[str] = ()  # what each entry of the last axis stands for, where that is something with a name
+    tabs: Sequence[str] = ()  # what each entry of the first of three axes stands for: a head, as a rule
+    sums_to_one: bool = False  # whether each row is a distribution
+    # where `values` are the candidates for the next piece, the row of the one that was taken
     chosen: int | None = None
 
     @property

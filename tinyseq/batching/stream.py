@@ -57,17 +57,11 @@ def check_budget(batch_size_tokens: int, longest: int, what: str = "of the longe
 
 
 class Block(NamedTuple):
-    """Pairs that are put in batches together.
+    """Pairs that are put in batches together."""
 
-    Attributes:
-        source: What its corpus needs to read this block again; JSON.
-        pairs: The encoded pairs.
-        report: What was refused up to the end of this block; JSON.
-    """
-
-    source: dict[str, Any]
-    pairs: EncodedPairs
-    report: dict[str, Any]
+    source: dict[str, Any]  # what its corpus needs to read this block again; JSON
+    pairs: EncodedPairs  # the encoded pairs
+    report: dict[str, Any]  # what was refused up to the end of this block; JSON
 
 
 class BlockCorpus(Protocol):
@@ -111,17 +105,12 @@ class WholeCorpus:
 
 
 class Batch(NamedTuple):
-    """One batch and where it comes from.
+    """One batch and where it comes from."""
 
-    Attributes:
-        tensors: `input_ids`, `attention_mask` and `labels`, as `tensors_of` makes them.
-        rows: The number of each pair in its corpus, or in this pass over its stream.
-        block: Its block, as JSON: `number`; `first_batch`, the number of its first batch in the whole stream;
-            `source`, what it takes to read it again; `report`, what was refused up to its end.
-    """
-
-    tensors: dict[str, torch.Tensor]
-    rows: list[int]
+    tensors: dict[str, torch.Tensor]  # `input_ids`, `attention_mask` and `labels`, as `tensors_of` makes them
+    rows: list[int]  # the number of each pair in its corpus, or in this pass over its stream
+    # its block, as JSON: `number`; `first_batch`, the number of its first batch in the whole stream; `source`, what it
+    # takes to read it again; `report`, what was refused up to its end
     block: dict[str, Any]
 
 

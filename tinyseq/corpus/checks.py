@@ -44,19 +44,12 @@ CJK_NAMES = ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", 
 
 @dataclass
 class Report:
-    """How many rows were dropped, repaired or only noted, why, and the first few places (`file:line`) of each reason.
+    """How many rows were dropped, repaired or only noted, why, and the first few places (`file:line`) of each reason."""
 
-    Attributes:
-        rows: How many rows were read, those of the pairs included.
-        counts: Rows of each reason.
-        kept: Rows of each reason that are among the pairs all the same.
-        places: The first places of each reason.
-    """
-
-    rows: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    kept: Counter[str] = field(default_factory=Counter)
-    places: dict[str, list[str]] = field(default_factory=dict)
+    rows: int = 0  # how many rows were read, those of the pairs included
+    counts: Counter[str] = field(default_factory=Counter)  # rows of each reason
+    kept: Counter[str] = field(default_factory=Counter)  # rows of each reason that are among the pairs all the same
+    places: dict[str, list[str]] = field(default_factory=dict)  # the first places of each reason
 
     def add(self, reason: str, place: str, kept: bool = False) -> None:
         """Counts one row."""

@@ -39,24 +39,16 @@ def _english_past(base: str) -> str:
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun: its two words, its Spanish gender, and its kinds, which say what it can do and be.
-
-    Attributes:
-        kinds: Space-separated; the English word is a kind too, so that verbs and adjectives can name a single noun.
-        plural: The English plural, where irregular.
-        mass: Whether it is used in the singular and with a definite determiner only ("the milk").
-        stressed_a: Whether it is feminine but takes `el` and `un` in the singular: el agua fría.
-        plural_only: Whether Spanish has a plural for an English singular: the news is / las noticias son.
-    """
+    """A noun: its two words, its Spanish gender, and its kinds, which say what it can do and be."""
 
     english: str
     spanish: str
     gender: str
-    kinds: str
-    plural: str = ""
-    mass: bool = False
-    stressed_a: bool = False
-    plural_only: bool = False
+    kinds: str  # space-separated; the English word is a kind too, so that verbs and adjectives can name a single noun
+    plural: str = ""  # the English plural, where irregular
+    mass: bool = False  # whether it is used in the singular and with a definite determiner only ("the milk")
+    stressed_a: bool = False  # whether it is feminine but takes `el` and `un` in the singular: el agua fría
+    plural_only: bool = False  # whether Spanish has a plural for an English singular: the news is / las noticias son
 
     def is_any(self, kinds: str) -> bool:
         """Whether the noun is of one of the space-separated kinds."""
@@ -118,32 +110,20 @@ _BEFORE_E = {"c": "qu", "g": "gu", "z": "c"}  # busqué, jugué, crucé
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: English base form, Spanish infinitive, the kinds of its subject and object, and what is irregular.
-
-    Attributes:
-        objects: The kinds of its object; "" for an intransitive verb.
-        past: The English past, where irregular.
-        participle: The English participle, where it differs from the past.
-        stem: The Spanish present stem when stressed: cierr- of cerrar.
-        present: The Spanish present, where irregular: yo, tú, él, nosotros, ellos.
-        preterite: The Spanish preterite, where irregular, likewise.
-        spanish_participle: Where irregular.
-        marker: The preposition that Spanish puts before the object: entrar *en* la cueva.
-        passive: Whether it is used in the passive.
-    """
+    """A verb: English base form, Spanish infinitive, the kinds of its subject and object, and what is irregular."""
 
     english: str
     spanish: str
     subjects: str
-    objects: str = ""
-    past: str = ""
-    participle: str = ""
-    stem: str = ""
-    present: str = ""
-    preterite: str = ""
-    spanish_participle: str = ""
-    marker: str = ""
-    passive: bool = False
+    objects: str = ""  # the kinds of its object; "" for an intransitive verb
+    past: str = ""  # the English past, where irregular
+    participle: str = ""  # the English participle, where it differs from the past
+    stem: str = ""  # the Spanish present stem when stressed: cierr- of cerrar
+    present: str = ""  # the Spanish present, where irregular: yo, tú, él, nosotros, ellos
+    preterite: str = ""  # the Spanish preterite, where irregular, likewise
+    spanish_participle: str = ""  # where irregular
+    marker: str = ""  # the preposition that Spanish puts before the object: entrar *en* la cueva
+    passive: bool = False  # whether it is used in the passive
 
     def english_form(self, tense: str, person: int) -> str:
         """The English form for a tense ("present", "past" or "base") and a person (index into yo, tú, él, ...)."""

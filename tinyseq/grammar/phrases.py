@@ -149,18 +149,13 @@ def contracted(phrase: Phrase) -> Phrase:
 
 @dataclass(frozen=True)
 class NounPhrase:
-    """A phrase that can be a subject or an object, with what the rest of the sentence agrees with.
-
-    Attributes:
-        person: Index into (yo, tú, él, nosotros, ellos), for the Spanish verb.
-        english_person: The same for the English verb; differs in "the news is" / "las noticias son".
-    """
+    """A phrase that can be a subject or an object, with what the rest of the sentence agrees with."""
 
     phrase: Phrase
     lemma: str
     gender: str
-    person: int
-    english_person: int
+    person: int  # index into (yo, tú, él, nosotros, ellos), for the Spanish verb
+    english_person: int  # the same for the English verb; differs in "the news is" / "las noticias son"
     kinds: str
 
     @property

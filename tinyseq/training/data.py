@@ -36,19 +36,12 @@ PAIRS_FOR_FINGERPRINT = 1_000  # pairs of a stream that it is known by
 
 @dataclass
 class TrainingData:
-    """What a run learns from, is chosen by and is scored on.
+    """What a run learns from, is chosen by and is scored on."""
 
-    Attributes:
-        train: Pairs in memory, or a stream of pairs.
-        valid: Pairs in memory.
-        test: Pairs in memory, if a test set was named.
-        reports: What was refused, or noticed, by set and corpus.
-    """
-
-    train: Dataset | CorpusStream | Mixture
-    valid: Dataset
-    test: Dataset | None
-    reports: dict[str, Any] = field(default_factory=dict)
+    train: Dataset | CorpusStream | Mixture  # pairs in memory, or a stream of pairs
+    valid: Dataset  # pairs in memory
+    test: Dataset | None  # pairs in memory, if a test set was named
+    reports: dict[str, Any] = field(default_factory=dict)  # what was refused, or noticed, by set and corpus
 
 
 def load_data(options: RunOptions, show: Callable[[str], None]) -> TrainingData:

@@ -17,15 +17,10 @@ from ..evaluation import METRICS, bleu_tokenizer_for
 
 
 class Range(NamedTuple):
-    """The numbers that an option may have.
+    """The numbers that an option may have."""
 
-    Attributes:
-        words: How a message says it, after "must be".
-        holds: Whether a number is one of them; NaN is none.
-    """
-
-    words: str
-    holds: Callable[[float], bool]
+    words: str  # how a message says it, after "must be"
+    holds: Callable[[float], bool]  # whether a number is one of them; NaN is none
 
 
 COUNT = Range("1 or more", lambda number: 1 <= number < math.inf)

@@ -55,57 +55,33 @@ from .validation import evaluate, merit
 
 
 class Update(NamedTuple):
-    """One update, as it went.
+    """One update, as it went."""
 
-    Attributes:
-        is_good: Whether the weights have changed: there was no NaN and nothing infinite.
-        learning_rate: Of this update.
-        gradient_norm: Before it was clipped.
-    """
-
-    is_good: bool
-    learning_rate: float
-    gradient_norm: float
+    is_good: bool  # whether the weights have changed: there was no NaN and nothing infinite
+    learning_rate: float  # of this update
+    gradient_norm: float  # before it was clipped
 
 
 @dataclass
 class Run:
-    """What a training run is made of while it goes on.
+    """What a training run is made of while it goes on."""
 
-    Attributes:
-        options: As given.
-        interruption: Signals that have come to this process.
-        accelerator: The processes, devices and number formats.
-        folder: The run's.
-        show: Prints a line, on the first process alone.
-        data: Pairs of text.
-        valid: The encoded validation pairs.
-        batches: The stream of training batches; this process's part of it.
-        state: Model, optimiser, numbers and log: what a checkpoint holds.
-        checkpoints: Those of the run.
-        hub: Pushes the model, on the first process, if it is to be pushed.
-        batch_log: Notes the pairs of each update, if it is wanted.
-        stop: The signal that one of the processes got, or 0.
-        stream: Its batches, from where the run is.
-        bar: The progress bar.
-        begun_at: When the run would have begun, had it never stopped; on the clock of `time.perf_counter`.
-    """
-
-    options: RunOptions
-    interruption: Interruption
-    accelerator: Accelerator
-    folder: Path
-    show: Callable[..., None]
-    data: TrainingData
-    valid: EncodedPairs
-    batches: BatchStream
-    state: TrainingState
-    checkpoints: Checkpoints
-    hub: BackgroundPush | None = None
-    batch_log: BatchLog | None = None
-    stop: int = 0
-    stream: Iterator[Batch] = field(init=False)
-    bar: tqdm = field(init=False)
+    options: RunOptions  # as given
+    interruption: Interruption  # signals that have come to this process
+    accelerator: Accelerator  # the processes, devices and number formats
+    folder: Path  # the run's
+    show: Callable[..., None]  # prints a line, on the first process alone
+    data: TrainingData  # pairs of text
+    valid: EncodedPairs  # the encoded validation pairs
+    batches: BatchStream  # the stream of training batches; this process's part of it
+    state: TrainingState  # model, optimiser, numbers and log: what a checkpoint holds
+    checkpoints: Checkpoints  # those of the run
+    hub: BackgroundPush | None = None  # pushes the model, on the first process, if it is to be pushed
+    batch_log: BatchLog | None = None  # notes the pairs of each update, if it is wanted
+    stop: int = 0  # the signal that one of the processes got, or 0
+    stream: Iterator[Batch] = field(init=False)  # its batches, from where the run is
+    bar: tqdm = field(init=False)  # the progress bar
+    # when the run would have begun, had it never stopped; on the clock of `time.perf_counter`
     begun_at: float = field(init=False)
 
     # --- before the first update ------------------------------------------------------------------------------

@@ -38,43 +38,24 @@ BESIDE_WEIGHTS = 500_000  # bytes of a model's tokenizer, code and card
 
 @dataclass
 class Progress:
-    """The numbers of a run.
+    """The numbers of a run."""
 
-    Attributes:
-        step: Updates made.
-        steps: Updates planned; `None` until a time budget has been measured.
-        next_evaluation: The update after which the model is evaluated next.
-        batches: Batches used, of all processes, those of skipped updates included.
-        data: Where in the data the next batch is, as `BatchStream.state_after` says it.
-        loss_sum: Loss summed over target tokens since the last line of the log.
-        loss_tokens: Those target tokens.
-        window_seconds: Seconds of training since then.
-        training_seconds: Seconds of training before that, evaluations left out.
-        seconds: Seconds in all, of all starts together.
-        skipped: Updates that were skipped for a NaN or infinite gradient.
-        skipped_in_a_row: How many of them were the last ones.
-        best: The best value of the metric so far, the higher the better.
-        without_gain: Evaluations since then.
-        evaluation_seconds: Seconds of the last evaluation.
-        finished: Whether no update is to follow.
-    """
-
-    step: int = 0
-    steps: int | None = None
-    next_evaluation: int | None = None
-    batches: int = 0
-    data: dict[str, Any] | None = None
-    loss_sum: float = 0.0
-    loss_tokens: int = 0
-    window_seconds: float = 0.0
-    training_seconds: float = 0.0
-    seconds: float = 0.0
-    skipped: int = 0
-    skipped_in_a_row: int = 0
-    best: float | None = None
-    without_gain: int = 0
-    evaluation_seconds: float = 0.0
-    finished: bool = False
+    step: int = 0  # updates made
+    steps: int | None = None  # updates planned; `None` until a time budget has been measured
+    next_evaluation: int | None = None  # the update after which the model is evaluated next
+    batches: int = 0  # batches used, of all processes, those of skipped updates included
+    data: dict[str, Any] | None = None  # where in the data the next batch is, as `BatchStream.state_after` says it
+    loss_sum: float = 0.0  # loss summed over target tokens since the last line of the log
+    loss_tokens: int = 0  # those target tokens
+    window_seconds: float = 0.0  # seconds of training since then
+    training_seconds: float = 0.0  # seconds of training before that, evaluations left out
+    seconds: float = 0.0  # seconds in all, of all starts together
+    skipped: int = 0  # updates that were skipped for a NaN or infinite gradient
+    skipped_in_a_row: int = 0  # how many of them were the last ones
+    best: float | None = None  # the best value of the metric so far, the higher the better
+    without_gain: int = 0  # evaluations since then
+    evaluation_seconds: float = 0.0  # seconds of the last evaluation
+    finished: bool = False  # whether no update is to follow
 
     def take_figures(self) -> dict[str, float]:
         """Returns figures of the updates since the last line of the log, and begins to count for the next one."""
@@ -97,27 +78,18 @@ class Progress:
 
 @dataclass
 class TrainingState:
-    """What a run is made of while it goes on, and how it is written and read.
-
-    Attributes:
-        model: As `accelerator.prepare` gave it.
-        optimizer: Likewise.
-        average: The moving average of the weights, if there is one.
-        progress: The numbers.
-        log: The figures so far.
-        identity: What must be equal when a run is resumed, by a name for messages: every option, the data ...
-        repository: Name on the Hub, for the model cards.
-    """
+    """What a run is made of while it goes on, and how it is written and read."""
 
     accelerator: Accelerator
-    model: Any
-    optimizer: Any
-    average: MovingAverage | None
+    model: Any  # as `accelerator.prepare` gave it
+    optimizer: Any  # likewise
+    average: MovingAverage | None  # the moving average of the weights, if there is one
     tokenizer: PreTrainedTokenizerBase
-    progress: Progress
-    log: RunLog
+    progress: Progress  # the numbers
+    log: RunLog  # the figures so far
+    # what must be equal when a run is resumed, by a name for messages: every option, the data
     identity: dict[str, Any] = field(default_factory=dict)
-    repository: str | None = None
+    repository: str | None = None  # name on the Hub, for the model cards
 
     def whole_model(self) -> PreTrainedModel:
         """Returns a model that this process can use alone: for evaluation, and to be saved.
