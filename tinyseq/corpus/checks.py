@@ -44,7 +44,7 @@ CJK_NAMES = ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", 
 
 @dataclass
 class Report:
-    """How many rows were dropped, repaired or only noted, why, and the first few places (`file:line`) of each reason."""
+    """How many rows were dropped, repaired or only noted, why, and the first few places of each reason."""
 
     rows: int = 0  # how many rows were read, those of the pairs included
     counts: Counter[str] = field(default_factory=Counter)  # rows of each reason
