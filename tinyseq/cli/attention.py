@@ -52,15 +52,9 @@ def add_commands(commands: Any) -> None:
     output.add_argument("--html", metavar="FILE.html", help="a page with all maps; one file, no network")
     add_pairs_options(attend, "for the page: measure on it what each head does (default: on this sentence alone)")
 
-    trace.add_argument(
-        "--values", type=positive, metavar="N", help="numbers shown of each vector (default 6, on a page 8)"
-    )
-    trace.add_argument(
-        "--layers", choices=("first", "all"), default="first", help="written out, in the text (default: first)"
-    )
-    trace.add_argument(
-        "--html", metavar="FILE.html", help="in place of the text, a page to click through; one file, no network"
-    )
+    trace.add_argument("--values", type=positive, metavar="N", help="shown of each vector (default 6, on a page 8)")
+    trace.add_argument("--layers", choices=("first", "all"), default="first", help="in the text (default: first)")
+    trace.add_argument("--html", metavar="FILE.html", help="not the text but a page to click through, with no network")
 
     heads, prune = add_command(commands, run_heads), add_command(commands, run_prune)
     add_model_options(heads, searches=False)
@@ -69,19 +63,12 @@ def add_commands(commands: Any) -> None:
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
     add_pairs_options(heads, "pairs to measure on", required=True)
     add_pairs_options(prune, "pairs to measure the importance of heads on", required=True)
-    prune.add_argument(
-        "--test", nargs="+", metavar="FILES", help="pairs for BLEU before and after (default: --corpus)"
-    )
+    prune.add_argument("--test", nargs="+", metavar="FILES", help="for BLEU before and after (default: --corpus)")
     what = prune.add_mutually_exclusive_group()
     what.add_argument("--share", type=share, default=0.5, metavar="X", help="of all heads to remove (default 0.5)")
     what.add_argument("--heads", nargs="+", metavar="HEAD", help="these, as encoder.0.2: attention, layer, head")
-    prune.add_argument(
-        "--rounds",
-        type=positive,
-        default=6,
-        metavar="N",
-        help="they go in N portions, and importance is measured anew before each (default 6)",
-    )
+    rounds = "they go in N portions, and importance is measured anew before each (default 6)"
+    prune.add_argument("--rounds", type=positive, default=6, metavar="N", help=rounds)
     prune.add_argument("--output", required=True, metavar="FOLDER", help="where to write it; must be new or empty")
 
 
@@ -179,13 +166,8 @@ def run_attend(options: argparse.Namespace) -> None:
         without = None  # of a translation that is given, nothing is translated once more
         if can_switch and options.translation is None:
             without = without_each_head(model, tokenizer, hypotheses[0], **search)
-        page = pictures.attention_page(
-            shown,
-            statistics,
-            model=options.model,
-            unit="pieces" if options.pieces else "words",
-            without=without,
-        )
+        unit = "pieces" if options.pieces else "words"
+        page = pictures.attention_page(shown, statistics, model=options.model, unit=unit, without=without)
         with whole_file(options.html) as file:
             file.write(page.encode())
 

@@ -26,9 +26,7 @@ def add_commands(commands: Any) -> None:
         help="two aligned text files; or one TSV, CSV, JSON lines or Parquet file, plain or .gz; a pattern in quotes, "
         "for shards; a folder or a name on the Hub, of a data set; or 'grammar', the built-in corpus",
     )
-    command.add_argument(
-        "--test", nargs="+", metavar="FILES", help="test pairs, likewise: who else has their sources?"
-    )
+    command.add_argument("--test", nargs="+", metavar="FILES", help="test pairs: who else has their sources?")
     add_corpus_options(command, split="train")
     command.add_argument("--dataset_config_name", metavar="C", help="configuration of a data set on the Hub")
     command.add_argument("--dataset_revision", metavar="R", help="branch, tag or commit of a data set on the Hub")
@@ -91,10 +89,7 @@ def run_corpus(options: argparse.Namespace) -> None:
         write_lines(sys.stdout.buffer, [json.dumps(found, indent=2, ensure_ascii=False)])
         return
     columns = list(sides["source"])
-    lines = [
-        f"pairs: {len(corpus.pairs):,}",
-        "        " + "".join(f"{column.replace('_', ' '):>20}" for column in columns),
-    ]
+    lines = [f"pairs: {len(corpus.pairs):,}", " " * 8 + "".join(f"{name.replace('_', ' '):>20}" for name in columns)]
     lines += [f"{side:<8}" + "".join(f"{found[column]:>20,}" for column in columns) for side, found in sides.items()]
     if test is not None:
         lines.append(f"rows with the source of one of the {len(test):,} test pairs: {overlap:,}")

@@ -77,11 +77,5 @@ def run_push(options: argparse.Namespace) -> None:
     """
     from ..hub.push import push
 
-    url = push(
-        options.model,
-        options.name,
-        private=options.private or None,
-        revision=options.revision,
-        message=options.message,
-    )
-    write_lines(sys.stdout.buffer, [url])
+    how = {"private": options.private or None, "revision": options.revision, "message": options.message}
+    write_lines(sys.stdout.buffer, [push(options.model, options.name, **how)])

@@ -15,9 +15,8 @@ def add_commands(commands: Any) -> None:
     """Adds the commands of this file."""
     translate = add_command(commands, run_translate)
     add_model_options(translate)
-    translate.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="UTF-8 text or its gzip (default: stdin)"
-    )
+    text = "UTF-8 text or its gzip (default: stdin)"
+    translate.add_argument("file", nargs="?", default="-", metavar="FILE", help=text)
     translate.add_argument("--output", metavar="FILE", help="written whole or not at all (default: stdout)")
 
     evaluate = add_command(commands, run_evaluate)
