@@ -65,7 +65,7 @@ def add_commands(commands: Any) -> None:
     add_pairs_options(prune, "pairs to measure the importance of heads on", required=True)
     prune.add_argument("--test", nargs="+", metavar="FILES", help="for BLEU before and after (default: --corpus)")
     what = prune.add_mutually_exclusive_group()
-    what.add_argument("--share", type=share, default=0.5, metavar="X", help="of all heads to remove (default 0.5)")
+    what.add_argument("--share", type=fraction, default=0.5, metavar="X", help="of all heads to remove (default 0.5)")
     what.add_argument("--heads", nargs="+", metavar="HEAD", help="these, as encoder.0.2: attention, layer, head")
     rounds = "they go in N portions, and importance is measured anew before each (default 6)"
     prune.add_argument("--rounds", type=positive, default=6, metavar="N", help=rounds)
@@ -87,7 +87,7 @@ def add_pairs_options(command: argparse.ArgumentParser, what: str, required: boo
     corpus.add_argument("--pairs", type=positive, default=500, metavar="N", help="take the first N (default 500)")
 
 
-def share(text: str) -> float:
+def fraction(text: str) -> float:
     """Reads a part of the whole."""
     number = float(text)
     if not 0 < number < 1:

@@ -63,7 +63,7 @@ def option(
         of_machine: Whether machines of one run may have it otherwise: where each has its files.
         choices: The words that it may be, where its type does not say so.
     """
-    about = ", ".join(fact for fact in (unit, allowed.words if allowed else "") if fact)
+    about = "; ".join(fact for fact in (unit and f"in {unit}", allowed.words if allowed else "") if fact)
     facts = Facts(allowed, decides_weights, is_private, of_machine)
     metadata = {"help": f"{help_text} ({about})" if about else help_text, "facts": facts}
     return field(default=default, metadata=metadata | ({"choices": choices} if choices else {}))
@@ -131,18 +131,18 @@ class RunOptions:
     # optimisation
     seed: int = option("decides weights at the start, data order and dropout", 0, SEED)
     batch_size_tokens: int = option(
-        "most of a batch on either side, padding included, per process", 2048, COUNT, "positions"
+        "greatest size of a batch on either side, padding included, per process", 2048, COUNT, "positions"
     )
     gradient_accumulation_steps: int = option("batches per process and update", 1, COUNT, decides_weights=False)
     epochs: float = option("passes over the training pairs", 10.0, POSITIVE)
     max_steps: int | None = option("updates; overrides --epochs", None, COUNT)
     time_budget_minutes: float | None = option(
-        "evaluations included: as many updates as go into them, unless --max_steps says fewer",
+        "how long to train, evaluations included: as many updates as go into it, unless --max_steps says fewer",
         None, POSITIVE, "minutes", decides_weights=False,
     )  # fmt: skip
     learning_rate: float = option("highest learning rate", 1.5e-3, POSITIVE)
     warmup_steps: int = option(
-        "during which the rate rises from 0; at most a tenth of all", 300, NOT_NEGATIVE, "updates"
+        "how long the rate rises from 0; at most a tenth of the run", 300, NOT_NEGATIVE, "updates"
     )
     schedule: Literal["linear", "cosine", "inverse_sqrt"] = option(
         "the rate after warm-up: down to 0 at the last update in a line or a cosine, or as 1/sqrt(update)", "linear"
@@ -163,17 +163,19 @@ class RunOptions:
         decides_weights=False, is_private=True, of_machine=True,
     )  # fmt: skip
     process_timeout_seconds: float = bookkeeping(
-        "that processes wait for each other before the run fails", 1800, POSITIVE, "seconds"
+        "how long processes wait for each other before the run fails", 1800, POSITIVE, "seconds"
     )
 
     # evaluation and output
-    eval_steps: int | None = option("between evaluations; by default five in the run", None, COUNT, "updates")
+    eval_steps: int | None = option(
+        "how long between evaluations; by default there are five in the run", None, COUNT, "updates"
+    )
     eval_pairs: int = option("validation pairs that are translated at each evaluation, the first ones", 500, COUNT)
     patience: int | None = option(
         "end after so many evaluations in a row without a better one", None, COUNT, decides_weights=False
     )
     save_steps: int | None = bookkeeping(
-        "between checkpoints; by default one at each evaluation", None, COUNT, "updates"
+        "how long between checkpoints; by default one at each evaluation", None, COUNT, "updates"
     )
     keep_checkpoints: int = bookkeeping("newest checkpoints that are kept", 2, COUNT)
     keep_best_checkpoints: int = bookkeeping("best checkpoints that are kept besides", 1, NOT_NEGATIVE)
@@ -187,7 +189,7 @@ class RunOptions:
     )
     bleu_tokenize: str | None = option("how BLEU finds words, such as 13a or zh; by default as --target asks for")
     best_metric: str = option("which validation figure chooses best/", "bleu", choices=(*METRICS, "loss"))
-    log_steps: int = bookkeeping("between lines of log.jsonl", 50, COUNT, "updates")
+    log_steps: int = bookkeeping("how long between lines of log.jsonl", 50, COUNT, "updates")
     log_batches: bool = bookkeeping(
         "write which pairs each update learned from to batches-PROCESS.jsonl", default=False
     )
