@@ -5,7 +5,7 @@ In the order in which the data flow:
 
 1. parts: what the caller gave, told apart: files, shards, the built-in corpus, data sets (`data_sets.py`);
 2. rows: `readers.py` opens a part and yields its rows;
-3. the gate: the one place that stops at, drops or keeps what is not right (`checks.py` says what) and counts it;
+3. the gate, `_admits`: the one place that stops at, drops or keeps what is not right (see `checks.py`) and counts it;
 4. `load_corpus` gives a `datasets.Dataset` with two string columns, `source` and `target`; `stream_corpus` gives a
    `CorpusStream`, whose pairs come again in every pass, from any row on.
 """
@@ -130,13 +130,13 @@ class CorpusStream:
         """The rows that the gate lets pass, each with its number."""
         is_empty = skipped == 0
         for row, (section, number, texts) in enumerate(rows, start=skipped + 1):
-            if self._passes(section, number, texts):
+            if self._admits(section, number, texts):
                 is_empty = False
                 yield row, texts[0], texts[1]
         if is_empty:
             raise CorpusError(f"{self.name}: there are no pairs in it.\n{self.report}".rstrip())
 
-    def _passes(self, section: Section, number: int, texts: tuple[str, str] | Fault) -> bool:
+    def _admits(self, section: Section, number: int, texts: tuple[str, str] | Fault) -> bool:
         """Whether a row is one of the pairs; counts it if it is not as it should be, stops if it must."""
         self.report.rows += 1
         if isinstance(texts, Fault):
