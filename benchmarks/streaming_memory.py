@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader
 
 from tinyseq import TinySeqTokenizer
 from tinyseq.batching.mixing import StreamedCorpus, TextStream
-from tinyseq.batching.mixing import reader_of as read
+from tinyseq.batching.mixing import reader_of
 from tinyseq.batching.stream import Batch, BatchStream
 from tinyseq.corpus.checks import Report
 from tinyseq.corpus.loading import stream_corpus

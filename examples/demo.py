@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="fail if a figure is below what the README promises")
     options = parser.parse_args()
     start = time.perf_counter()
-    say("1. Training on 40,000 sentence pairs made by tinyseq/grammar.py")
+    say("1. Training on 40,000 sentence pairs made by tinyseq/grammar")
     train(["demo", "--output_dir", str(OUTPUT / "run"), "--overwrite"])
     newest = json.loads((OUTPUT / "run" / "last" / "training.json").read_text(encoding="utf-8"))
     results: dict = {"training_seconds": newest["training_seconds"]}
