@@ -26,8 +26,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from tinyseq import TinySeqTokenizer
-from tinyseq.batching.mixing import StreamedCorpus, TextStream
-from tinyseq.batching.mixing import reader_of
+from tinyseq.batching.mixing import StreamedCorpus, TextStream, reader_of
 from tinyseq.batching.stream import Batch, BatchStream
 from tinyseq.corpus.checks import Report
 from tinyseq.corpus.loading import stream_corpus
@@ -90,7 +89,7 @@ def main() -> None:
     keep_freed_memory()  # as train.py does: it must not make memory grow either
     torch.set_num_threads(1)
     generated = GeneratedStream(options.pairs)
-    text = itertools.islice(read(generated), 20_000)
+    text = itertools.islice(reader_of(generated), 20_000)
     tokenizer = TinySeqTokenizer.train((side for _, *pair in text for side in pair), vocab_size=8000, algorithm="bpe")
     if options.shards:
         start = time.perf_counter()
