@@ -177,7 +177,7 @@ def play_rank(action, output: Path, variables: dict, cwd: Path) -> None:
 
 
 def train(arguments: list[str], sabotage=None) -> None:
-    """What `python train.py ARGUMENTS` does, without the curve: Matplotlib takes longer than the rest of such a run."""
+    """What `python train.py ARGUMENTS` does, but for the curve: Matplotlib takes longer than all else in such a run."""
     import train as script
     from tinyseq.training.log import RunLog
 

@@ -302,9 +302,7 @@ def content(batch):
     return batch.rows, {name: tensor.tolist() for name, tensor in batch.tensors.items()}, batch.block
 
 
-@pytest.mark.parametrize(
-    "workers, processes", [(0, 1), (2, 1), (1, 2), pytest.param(2, 3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("workers, processes", [(0, 1), (2, 1), (1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", CORPORA)
 def test_a_resumed_stream_is_the_tail_of_the_unbroken_one(tokenizer, kind, workers, processes):
     """Stopped in the middle of a block, before and after its first and its last batch, in several blocks."""

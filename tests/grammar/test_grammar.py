@@ -647,8 +647,8 @@ def test_the_same_seed_gives_the_same_bytes_in_a_fresh_process_with_another_hash
     )
     hash_seed = "42" if os.environ.get("PYTHONHASHSEED") != "42" else "1"
     run = subprocess.run(
-        [sys.executable, "-c", code], cwd=Path(lexicon.__file__).parents[1], capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        [sys.executable, "-c", code], cwd=Path(lexicon.__file__).parents[1], check=True, text=True,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True,
     )  # fmt: skip
     here = hashlib.sha256(repr([generate(split, 300, seed=5) for split in SPLITS]).encode()).hexdigest()
     assert run.stdout.strip() == here

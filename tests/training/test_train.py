@@ -9,12 +9,12 @@ import sys
 
 import pytest
 import torch
-import train as script
 import yaml
-from safetensors.torch import load_file
 from fresh_process import WITHOUT_TINYSEQ
+from safetensors.torch import load_file
 from training_runs import ROOT, TINY, Run
 
+import train as script
 from tinyseq import grammar
 from tinyseq.cli.main import main as tinyseq
 from tinyseq.hub.push import split_card
