@@ -32,9 +32,6 @@ NOT_OF_THE_AVERAGE = re.compile(
     r"|.*\.(safetensors|safetensors\.index\.json|bin|pt|pth|ckpt|pkl|pickle)|\..*"
 )
 
-# What a checkpoint has beside its model, for the run alone
-OF_THE_RUN = re.compile(r"checksums\.json|state\.json|log\.jsonl|(optimizer|average)\.(json|safetensors)")
-
 
 # --- checkpoints of a run -------------------------------------------------------------------------------------
 
