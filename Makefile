@@ -74,7 +74,7 @@ test-slow: $(INSTALLED) ## run the tests marked slow
 check: $(INSTALLED) ## lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy tinyseq train.py
+	$(BIN)/mypy tinyseq tinyseq_command.py train.py
 
 format: $(INSTALLED) ## apply the formatter and the linter's safe fixes
 	$(BIN)/ruff check --fix .
