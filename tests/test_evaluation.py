@@ -13,7 +13,7 @@ from sacrebleu.metrics import TER
 from taught import save_taught_model
 
 from tinyseq.attention import pictures
-from tinyseq.batching.stream import encode_pairs
+from tinyseq.batching.encoding import encode_pairs
 from tinyseq.cli import main as cli
 from tinyseq.evaluation import METRICS, Metric, bleu_tokenizer_for, score
 from tinyseq.hub.push import make_card
