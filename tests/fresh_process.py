@@ -2,9 +2,10 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
+
+import fresh
 
 import tinyseq
 
@@ -24,13 +25,7 @@ sys.meta_path.insert(0, NoTinyseq())
 def run_python(script: str, *arguments) -> dict:
     """Runs `script` in a new process, with nothing to read on its input, and returns the JSON it prints."""
     places = [Path(tinyseq.__file__).parents[1], Path(__file__).parent]
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
+    done = fresh.run([sys.executable, "-c", script, *map(str, arguments)], env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

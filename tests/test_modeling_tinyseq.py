@@ -9,11 +9,11 @@ import json
 import math
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import fresh
 import numpy as np
 import pytest
 import torch
@@ -969,20 +969,9 @@ for kind in json.loads(sys.argv[3]):
         }
 print(json.dumps(found))
 """
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            script,
-            folder,
-            json.dumps([SOURCE.tolist(), TARGET.tolist()]),
-            json.dumps(list(KINDS)),
-        ],
-        env={**os.environ, "PYTHONPATH": str(Path(tinyseq.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    arguments = [folder, json.dumps([SOURCE.tolist(), TARGET.tolist()]), json.dumps(list(KINDS))]
+    environment = {**os.environ, "PYTHONPATH": str(Path(tinyseq.__file__).parents[1])}
+    done = fresh.run([sys.executable, "-c", script, *arguments], env=environment)
     assert done.returncode == 0, done.stderr
     return expected, json.loads(done.stdout)
 

@@ -4,11 +4,11 @@ Nothing of `huggingface_hub`, Transformers or `datasets` is replaced: what they 
 """
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import fresh
 import pytest
 from hubclient import ROOT, Client, files_in, short_run
 from hubserver import HubServer, User
@@ -20,6 +20,25 @@ USERS = {
     "hf_alice_reads": User("alice", "read", organizations=("lab",)),
     "hf_bob": User("bob"),
 }
+
+
+# How large files travel is not the point of these: they run with Xet, and with LFS in `make test-slow`
+WITH_XET = {
+    "test_pushing_the_same_again_makes_no_commit_and_a_changed_file_one",
+    "test_model_tokenizer_and_config_push_themselves_with_a_card_that_has_no_gaps",
+    "test_pairs_come_from_a_private_data_set_by_the_token_of_its_owner",
+    "test_a_streamed_data_set_gives_the_same_pairs_and_is_never_on_the_disk",
+    "test_a_hub_that_stays_down_is_named_and_the_repository_is_as_it_was",
+    "test_a_run_ends_in_one_commit_of_its_best_model",
+}
+
+
+@pytest.hookimpl(tryfirst=True)  # before the tests marked slow are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what only repeats."""
+    for item in items:
+        if item.name.endswith("[lfs]") and item.name.removesuffix("[lfs]") in WITH_XET:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture
@@ -60,7 +79,7 @@ def trained(corpus, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, ROOT / "train.py", *short_run(corpus), "--output_dir", folder / "run"]
-    done = subprocess.run(list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True)
+    done = fresh.run(command, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     return folder / "run" / "best"
 

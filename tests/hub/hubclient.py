@@ -2,13 +2,13 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+import fresh
 import pytest
 from hubserver import HubServer
 
@@ -63,22 +63,11 @@ class Client:
             **({"HF_TOKEN": token} if token else {}),
             **environment,
         }
-        program = subprocess.Popen(
-            [str(part) for part in command],
-            cwd=self.folder,
-            env=inherited | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
         try:
-            out, err = program.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(program.pid, signal.SIGKILL)  # with the processes that it has started
-            out, err = program.communicate()
-            pytest.fail(f"{command} took over {timeout} seconds; it wrote:\n{out}\n{err}")
-        return Done(program.returncode, out, err)
+            done = fresh.run(command, cwd=self.folder, env=inherited | environment, timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            pytest.fail(f"{command} took over {timeout} seconds; it wrote:\n{error.output}\n{error.stderr}")
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def python(self, script: str, *arguments, without_tinyseq=False, **options) -> Done:
         """Runs a script; `without_tinyseq` as on a machine where the package is not installed."""
