@@ -13,7 +13,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 OLDEST := .venv-oldest
 
-.PHONY: help venv browser demo test test-reliability test-hf test-oldest test-quantization test-slow check format wheel-test clean
+.PHONY: help venv browser demo test test-breaks test-reliability test-hf test-oldest test-quantization test-slow \
+	check format wheel-test clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -49,6 +50,9 @@ demo: $(INSTALLED) ## train a small model on the built-in corpus, translate with
 test: $(INSTALLED) ## run the fast tests
 	$(BIN)/python -m pytest --ignore tests/system $(PYTEST_ARGS) || [ $$? = 5 ]
 	$(BIN)/python -m pytest tests/system $(PYTEST_ARGS) -n 0 || [ $$? = 5 ]
+
+test-breaks: $(INSTALLED) ## break the code on purpose, a line at a time, and see that the tests notice (10 minutes)
+	$(BIN)/python tests/breaks.py
 
 test-reliability: $(INSTALLED) ## hurt runs in every way: kills, signals, lost processes, two machines, FSDP
 	$(BIN)/python -m pytest tests/system -m "" -n 0 -s
