@@ -116,6 +116,7 @@ def there_and_back(tokenizer, text):
         "<pad><pad>",
         "<0x41> <0xC3><0xBC>",
         "<unk> <s> [CLS]",
+        "x² + ½, ﬁne, Ⅳ",  # which another normal form would write out
     ],
 )
 def test_decoding_gives_the_encoded_text_back(tokenizer, text):

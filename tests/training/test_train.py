@@ -161,7 +161,7 @@ def test_the_card_of_the_best_model_has_the_scores_of_the_test_set_and_a_snippet
 
 
 def test_two_processes_give_the_weights_of_one_with_the_same_global_batch(corpus, tmp_path):
-    common = [*TINY, "--train", corpus / "train.tsv", "--max_steps", 20, "--log_steps", 5, "--dropout", 0]
+    common = [*TINY, "--train", corpus / "train.tsv", "--max_steps", 20, "--log_steps", 5, "--dropout", 0.1]
     train(*common, "--gradient_accumulation_steps", 2, "--output_dir", tmp_path / "one", output=tmp_path / "one.out")
     text = train(*common, "--output_dir", tmp_path / "two", output=tmp_path / "two.out", ranks=2)
     assert "Warning" not in text

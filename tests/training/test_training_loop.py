@@ -17,12 +17,16 @@ from safetensors.torch import load_file
 from training_runs import SIZES, write_pairs
 
 import train as script
-from tinyseq import TinySeqForConditionalGeneration, TinySeqTokenizer
+from tinyseq import TinySeqForConditionalGeneration, TinySeqTokenizer, Translator
+from tinyseq.batching.encoding import encode_pairs
+from tinyseq.corpus import load_corpus
 from tinyseq.training import distributed
 from tinyseq.training import run as running
 from tinyseq.training.interruption import Interruption, Stopped
-from tinyseq.training.log import RunLog
+from tinyseq.training.log import BatchLog, RunLog
 from tinyseq.training.optimization import MovingAverage, make_optimizer, seed_dropout
+from tinyseq.training.options import RunOptions
+from tinyseq.training.validation import evaluate
 
 OPTIONS = {**SIZES, "eval_pairs": 2, "valid_pairs": 20, "max_steps": 10, "eval_steps": 5, "log_steps": 1}
 
@@ -548,3 +552,55 @@ def test_key_biases_are_trained_only_where_they_change_something(positions, is_t
     before = model(input_ids=ids, labels=ids).logits
     bias.data += torch.arange(8.0)
     assert torch.allclose(before, model(input_ids=ids, labels=ids).logits, atol=1e-5) != is_trained
+
+
+def test_what_has_one_dimension_does_not_decay(finished):
+    model = TinySeqForConditionalGeneration.from_pretrained(finished / "last")
+    decays = {
+        id(parameter): group["weight_decay"]
+        for group in make_optimizer(model, 0.1, 0.98, 0.01).param_groups
+        for parameter in group["params"]
+    }
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert {parameter.dim() > 1 for parameter in trained} == {True, False}
+    assert all(decays[id(parameter)] == (0.01 if parameter.dim() > 1 else 0.0) for parameter in trained)
+
+
+def test_an_update_with_a_finite_loss_and_a_gradient_that_is_none_is_left_out(corpus, tmp_path, monkeypatch):
+    original = TinySeqForConditionalGeneration.forward
+
+    def forward(model, *arguments, **keywords):
+        output = original(model, *arguments, **keywords)
+        if model.training:
+            output.loss = output.loss + (0 * output.loss).abs().sqrt()  # 0, with a gradient of 0 * infinity
+        return output
+
+    monkeypatch.setattr(TinySeqForConditionalGeneration, "forward", forward)
+    with pytest.raises(SystemExit):
+        run(corpus, tmp_path / "run", max_bad_updates=2)
+    assert not (tmp_path / "run" / "last").exists()
+
+
+def test_a_log_of_batches_goes_on_behind_the_batches_of_the_checkpoint(tmp_path):
+    path = tmp_path / "batches-0.jsonl"
+    path.write_text('{"batches": 2}\n{"batches": 4}\n{"batches": 6}\n{"batc', encoding="utf-8")
+    BatchLog(path, 4).write(batches=6, again=True)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert lines == [{"batches": 2}, {"batches": 4}, {"batches": 6, "again": True}]
+
+
+def test_the_validation_loss_is_that_of_a_target_token_over_batches_of_unequal_sizes(corpus, finished, tmp_path):
+    translator = Translator.from_pretrained(finished / "last")
+    model, tokenizer = translator.model, translator.tokenizer
+    pairs = load_corpus([corpus]).pairs.select(range(7))
+    options = RunOptions(batch_size_tokens=40, eval_pairs=1)
+    encoded = encode_pairs(pairs, tokenizer, 64)
+    loss = tokens = 0.0
+    for source, target in zip(encoded.sources, encoded.targets, strict=True):
+        labels = torch.tensor([target.tolist()])
+        with torch.no_grad():
+            logits = model.eval()(input_ids=torch.tensor([source.tolist()]), labels=labels).logits
+        loss -= logits.log_softmax(-1).gather(-1, labels[..., None]).sum().item()
+        tokens += labels.numel()
+    figures = evaluate(Accelerator(cpu=True), translator, encoded, pairs, options, Interruption())
+    assert figures["valid_loss"] == pytest.approx(loss / tokens, rel=1e-5)
