@@ -12,6 +12,7 @@ from training_runs import write_pairs
 
 from tinyseq import grammar
 from tinyseq.cli.main import main as tinyseq
+from tinyseq.grammar.lexicon import ADJECTIVES, NOUNS
 from train import main as train
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "lora.py"
@@ -82,12 +83,12 @@ def test_each_word_occurs_in_the_corpus_and_keeps_its_gender():
     corpus = {word for pair in grammar.generate("train", 5000) for word in re.findall(r"\w+", pair.target)}
     assert set(lora.MEXICO) <= corpus
     nouns = {"m": set(), "f": set()}
-    for noun in grammar.NOUNS:
+    for noun in NOUNS:
         if noun.spanish in lora.MEXICO:
             nouns[noun.gender].add(lora.MEXICO[noun.spanish])
     assert nouns["m"] == {"carro", "carretón", "camión", "doctor", "maestro", "ranchero"}
     assert nouns["f"] == {"papa", "pelota", "cerca", "mesera"}
-    for adjective in grammar.ADJECTIVES:
+    for adjective in ADJECTIVES:
         if adjective.spanish in lora.MEXICO:
             for ending, form in (("o", ("m", False)), ("a", ("f", False)), ("os", ("m", True)), ("as", ("f", True))):
                 assert lora.MEXICO[adjective.form(*form)].endswith(ending)

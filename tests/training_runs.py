@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import psutil
+import torch
 
 from tinyseq import grammar
 
@@ -171,6 +172,7 @@ def play_rank(action, output: Path, variables: dict, cwd: Path) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.environ.update({name: str(value) for name, value in variables.items()}, OMP_NUM_THREADS="1")
+    torch.set_num_threads(1)  # which that variable no longer decides: torch is loaded
     os.chdir(cwd)
     multiprocessing.set_start_method("fork", force=True)  # processes that load data shall have all modules too
     action()
