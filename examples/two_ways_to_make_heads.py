@@ -100,7 +100,7 @@ def check_alike(weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return list(weights)
 
 
-class Head(nn.Module):
+class OwnHead(nn.Module):
     """One head, with projections of its own: ``softmax(Q K^T / sqrt(head_dim)) V``, brought back to the model's width.
 
     Args:
@@ -153,7 +153,7 @@ class HeadwiseAttention(nn.Module):
     def __init__(self, d_model: int, heads: int, head_dim: int, is_causal: bool = False):
         super().__init__()
         self.is_causal = is_causal
-        self.heads = nn.ModuleList(Head(d_model, head_dim) for _ in range(heads))
+        self.heads = nn.ModuleList(OwnHead(d_model, head_dim) for _ in range(heads))
         self.out_bias = nn.Parameter(torch.zeros(d_model))  # of the sum
 
     @classmethod
