@@ -51,7 +51,7 @@ test: $(INSTALLED) ## run the fast tests
 	$(BIN)/python -m pytest --ignore tests/system $(PYTEST_ARGS) || [ $$? = 5 ]
 	$(BIN)/python -m pytest tests/system $(PYTEST_ARGS) -n 0 || [ $$? = 5 ]
 
-test-breaks: $(INSTALLED) ## break the code on purpose, a line at a time, and see that the tests notice (10 minutes)
+test-breaks: $(INSTALLED) ## break the code on purpose, a line at a time, and see that the tests notice (half an hour)
 	$(BIN)/python tests/breaks.py
 
 test-reliability: $(INSTALLED) ## hurt runs in every way: kills, signals, lost processes, two machines, FSDP
