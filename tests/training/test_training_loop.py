@@ -566,7 +566,7 @@ def test_what_has_one_dimension_does_not_decay(finished):
     assert all(decays[id(parameter)] == (0.01 if parameter.dim() > 1 else 0.0) for parameter in trained)
 
 
-def test_an_update_with_a_finite_loss_and_a_gradient_that_is_none_is_left_out(corpus, tmp_path, monkeypatch):
+def test_an_update_with_a_finite_loss_and_a_gradient_that_is_none_is_left_out(corpus, tmp_path, monkeypatch, capsys):
     original = TinySeqForConditionalGeneration.forward
 
     def forward(model, *arguments, **keywords):
@@ -576,9 +576,9 @@ def test_an_update_with_a_finite_loss_and_a_gradient_that_is_none_is_left_out(co
         return output
 
     monkeypatch.setattr(TinySeqForConditionalGeneration, "forward", forward)
-    with pytest.raises(SystemExit):
-        run(corpus, tmp_path / "run", max_bad_updates=2)
-    assert not (tmp_path / "run" / "last").exists()
+    code, stderr = failed(corpus, tmp_path / "run", capsys=capsys, max_bad_updates=2)
+    assert code == 1
+    assert "2 updates in a row had a NaN or infinite loss or gradient, after update 0;" in stderr
 
 
 def test_a_log_of_batches_goes_on_behind_the_batches_of_the_checkpoint(tmp_path):
