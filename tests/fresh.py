@@ -25,7 +25,7 @@ OTHERS = ("transformers", "huggingface_hub", "datasets", "accelerate", "tinyseq"
 server: subprocess.Popen | None = None
 
 
-def run(command, *, cwd=None, env=None, timeout=300, input="", **_) -> subprocess.CompletedProcess:
+def run(command, *, cwd=None, env=None, timeout=300) -> subprocess.CompletedProcess:
     """Runs `[sys.executable, ...]` as `subprocess.run(..., capture_output=True, text=True)` does.
 
     Raises:
@@ -42,8 +42,8 @@ def run(command, *, cwd=None, env=None, timeout=300, input="", **_) -> subproces
         )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         places = {name: str(Path(folder, name)) for name in ("in", "out", "err")}
-        Path(places["in"]).write_text(input, encoding="utf-8")
-        request = {"argv": [os.fspath(part) for part in map(str, command)][1:], "cwd": str(cwd or os.getcwd()),
+        Path(places["in"]).touch()  # nothing to read
+        request = {"argv": [str(part) for part in command[1:]], "cwd": str(cwd or os.getcwd()),
                    "env": dict(os.environ if env is None else env), "timeout": timeout, **places}  # fmt: skip
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()

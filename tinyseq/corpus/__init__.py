@@ -1,7 +1,7 @@
 # Copyright 2026 The tinyseq authors. Licensed under the Apache License, Version 2.0; see LICENSE.
 """Parallel text from anywhere -> checked pairs, and a report of what was refused and where.
 
-In the order in which the data flow: readers, checks, loading.
+In the order in which the data flow: readers, data_sets, checks, loading.
 """
 
 from importlib import import_module

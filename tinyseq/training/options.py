@@ -8,7 +8,7 @@ model are those of `TinySeqConfig`.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -262,13 +262,13 @@ def check_options(options: RunOptions) -> Path:
     if options.average_checkpoints and options.ema_decay:
         raise ValueError("--average_checkpoints and --ema_decay are two ways to the same; give one of them")
     for name in ("hub_model_id", "hub_private_repo", "hub_strategy"):
-        if asdict(options)[name] not in (None, False, "end") and not options.push_to_hub:
+        if vars(options)[name] not in (None, False, "end") and not options.push_to_hub:
             raise ValueError(f"--{name} says where to push, and nothing is pushed without --push_to_hub")
     corpora = corpora_of(options.train)
     if [] in corpora:
         raise ValueError(f"--train {' '.join(options.train)}: a + stands between two corpora")
     for name in ("dataset_config_name", "dataset_revision"):
-        if asdict(options)[name] and not any(map(is_on_hub, (*corpora, options.valid, options.test))):
+        if vars(options)[name] and not any(map(is_on_hub, (*corpora, options.valid, options.test))):
             raise ValueError(f"--{name} is for a data set on the Hub; --train, --valid and --test name none")
     if options.weights and len(options.weights) != len(corpora):
         raise ValueError(
